@@ -12,6 +12,7 @@ from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZ
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
+from flashcore._local import NOTHING, Local
 from flashcore._tensors import Result, check_distinct, to_int
 from flashcore._varlen import attention_varlen
 
@@ -35,6 +36,7 @@ def attend_to_cache(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     new_starts: torch.Tensor | None = None,
+    local: Local = NOTHING,
 ) -> Result:
     """Attend to the tensors query, caches of keys and values, new keys and new values.
 
@@ -47,13 +49,14 @@ def attend_to_cache(
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if not is_prefill and cu_seqlens_q is None and new_starts is None:
-        everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, lse)
-        return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK), return_lse=return_lse)
+        everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, local.sinks, None, lse)
+        return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK, local.limits), return_lse=return_lse)
     if k_cache.dtype in FP8_STORAGE:
         raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
     result = _prefill(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, new_starts=new_starts, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
+        **local.name_options(),
     )  # fmt: skip
     for name, given, computed in zip(
         ("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False

@@ -19,10 +19,6 @@ from flashcore._varlen import attention_varlen
 NO_WINDOW = (-1, -1)
 _PREFILL: Mapping[str, Any] = {
     **dict.fromkeys(("qv", "q_descale", "k_descale", "v_descale")),
-    "window_size": NO_WINDOW,
-    "attention_chunk": 0,
-    "softcap": 0.0,
-    "sinks": None,
     "num_splits": 1,
 }
 _DEFAULTS = tuple(_PREFILL.values())
@@ -52,16 +48,18 @@ def flash_attn_func(
 
     ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp.
     """
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    values = (qv, q_descale, k_descale, v_descale, num_splits)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         rest = (None, None, to_scale(softmax_scale), causal, 1, sm_margin)
-        out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest)
+        limits = (*to_window(window_size), attention_chunk, softcap, sinks)
+        out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest, *limits)
         return (out, lse) if return_attn_probs else out
     return attention(
         q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs,
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
+        window=window_size, chunk=attention_chunk, softcap=softcap, sinks=sinks,
     )  # fmt: skip
 
 
@@ -95,25 +93,32 @@ def flash_attn_varlen_func(
 
     ``max_seqlen_q`` and ``max_seqlen_k`` serve the backward. The rest is as in ``flash_attn_func``.
     """
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    values = (qv, q_descale, k_descale, v_descale, num_splits)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         out, lse = ops.FWD(
             q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None, None, None, None, max_seqlen_q, max_seqlen_k,
-            to_scale(softmax_scale), causal, 1, sm_margin,
+            to_scale(softmax_scale), causal, 1, sm_margin, *to_window(window_size), attention_chunk, softcap, sinks,
         )  # fmt: skip
         return (out, lse) if return_attn_probs else out
     return attention_varlen(
         q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
         seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs,
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
+        window=window_size, chunk=attention_chunk, softcap=softcap, sinks=sinks,
     )  # fmt: skip
 
 
 def needs_gradient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Return whether autograd has to record the call."""
     return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in (q, k, v))
+
+
+def to_window(window: Any) -> tuple[int, int]:
+    """Convert the window for the operator's schema."""
+    left, right = (to_int(side, "window_size") for side in window)
+    return left, right
 
 
 def to_scale(scale: Any) -> float | None:

@@ -76,9 +76,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "softcap": 0.0, "is_rotary_interleaved": False, "num_splits": 0, "sm_margin": 0,
 }  # fmt: skip
 _REFUSED: Mapping[str, Any] = {
-    **dict.fromkeys(("q_v", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")),
-    "attention_chunk": 0,
-    "softcap": 0.0,
+    **dict.fromkeys(("q_v", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary")),
 }
 
 
@@ -86,26 +84,9 @@ def _to_operator(a: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the arguments of ``flashcore::fwd`` after q, k and v. NotImplementedError names what it does not serve."""
     refuse_unsupported(_REFUSED, tuple(a[name] for name in _REFUSED))
     return (
-        *(a[name] for name in ops.OPTIONAL_TENSORS), a["max_seqlen_q"], a["max_seqlen_k"], a["softmax_scale"], _is_causal(a),
-        a["num_splits"], a["sm_margin"],
+        *(a[name] for name in ops.OPTIONAL_TENSORS), a["max_seqlen_q"], a["max_seqlen_k"], a["softmax_scale"], a["is_causal"],
+        a["num_splits"], a["sm_margin"], a["window_size_left"], a["window_size_right"], a["attention_chunk"], a["softcap"], a["sinks"],
     )  # fmt: skip
-
-
-def _is_causal(a: Mapping[str, Any]) -> bool:
-    """Return whether the window is that of a causal mask. A side that reaches every key is unlimited."""
-    k, table = a["k"], a["page_table"]
-    queries = a["q"].shape[1] if a["cu_seqlens_q"] is None else a["max_seqlen_q"]
-    keys = a["max_seqlen_k"]
-    if a["cu_seqlens_k"] is None:
-        keys = k.shape[1] * (1 if table is None else table.shape[1])
-    left, right = (
-        -1 if window < 0 or (length is not None and window >= length - 1) else window
-        for window, length in ((a["window_size_left"], keys), (a["window_size_right"], queries))
-    )
-    right = 0 if a["is_causal"] else right
-    if left >= 0 or right > 0:
-        raise NotImplementedError(f"window_size: FlashCore supports only (-1, -1) and (-1, 0), not {(left, right)!r}")
-    return right == 0
 
 
 def _complete(arguments: Sequence[Any]) -> dict[str, Any]:
@@ -144,11 +125,9 @@ def _bwd(*arguments: Any) -> Any:
     refuse_unsupported(
         {"seqused_q": None, "seqused_k": None, "softcap": 0.0}, (a["seqused_q"], a["seqused_k"], a["softcap"] or 0.0)
     )
-    window = {"attention_chunk": 0, "page_table": None, "window_size_left": left, "window_size_right": right}
-    causal = _is_causal({**a, **window, "is_causal": bool(a["is_causal"])})
     gradients = torch.ops.flashcore.bwd(
         a["dout"], a["q"], a["k"], a["v"], a["out"], a["softmax_lse"], a["cu_seqlens_q"], a["cu_seqlens_k"], a["max_seqlen_q"],
-        a["max_seqlen_k"], a["softmax_scale"], causal,
+        a["max_seqlen_k"], a["softmax_scale"], bool(a["is_causal"]), left, right,
     )  # fmt: skip
     for name, gradient in zip(("dq", "dk", "dv"), gradients, strict=True):
         if a[name] is not None:
