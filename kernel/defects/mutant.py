@@ -95,10 +95,10 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     """Write the headers of the operation's variants, so that the launcher knows this one only."""
     operation = _get_operation(entry)
-    macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
-    if operation == "decode":
-        macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
-    kind = "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    kinds = ("", "local_", *(("fp8_", "ragged_") if operation == "decode" else ()))
+    macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
+    is_local = "_local_" in entry or "_cap_" in entry
+    kind = "local_" if is_local else "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
     chosen = f"{operation}/{kind}variants.h"
     variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {
