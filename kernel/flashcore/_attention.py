@@ -97,7 +97,7 @@ def attention(
         window: A query at position p, aligned bottom right, sees the keys p - left to p + right. A negative side is unlimited.
         chunk: A query sees the keys of its own chunk of so many positions. 0: all.
         softcap: Scores become ``softcap * tanh(scale * q @ k^T / softcap)``. 0: they stay.
-        sinks: A logit per query head that takes part in the softmax and has no value, float32 or bfloat16 (heads,), not scaled.
+        sinks: A logit per query head that joins the softmax without a value, float32 or bfloat16 (heads,), not scaled.
         loaded_tiles: int32 (1,), to which the launch adds the key tiles that it loads.
     """
     result: Result = _ENTRY(

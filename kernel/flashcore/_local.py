@@ -27,7 +27,7 @@ class Structure(ctypes.Structure):
 
 
 class Limits(NamedTuple):
-    """The window, the chunk and the cap of a call. A negative side is unlimited, 0 is no chunk and no cap."""
+    """The window, the chunk and the cap of a call. A negative side is unlimited, and 0 means none."""
 
     window: Any = (-1, -1)
     chunk: Any = 0

@@ -20,7 +20,7 @@ def is_limited(inputs: Mapping[str, Any]) -> bool:
 
 
 def check(p: Mapping[str, Any]) -> None:
-    """ValueError names the parameter that is no limit."""
+    """ValueError names the parameter that cannot be a limit."""
     for name in ("left", "right", "chunk"):
         if not isinstance(p[name], int) or p[name] < LIMITS[name]:
             raise ValueError(f"{name}: must be a whole number from {LIMITS[name]} on, is {p[name]!r}")

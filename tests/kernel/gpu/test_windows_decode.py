@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_windows import (  # noqa: E402 - needs torch
+from window_cases import (  # noqa: E402 - needs torch
     DTYPES,
     attend,
     check_packed,

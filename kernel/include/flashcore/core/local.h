@@ -1,4 +1,4 @@
-// What the local variants take besides a mask: a window, a cap of the scores, and sinks. Host and device.
+// What the local variants take: a window, a cap of the scores, and sinks. Host and device.
 #pragma once
 
 #include "flashcore/core/window.h"
