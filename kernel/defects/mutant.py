@@ -111,10 +111,10 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
             f"include/flashcore/attention/{header}_variants.h": f"#pragma once\n#define FLASHCORE_{macro}_VARIANTS(X) X({name}_variant)\n"
             for macro, name, header in lists
         }
-    macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
-    if operation == "decode":
-        macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
-    kind = "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    kinds = ("", "local_", *(("fp8_", "ragged_") if operation == "decode" else ()))
+    macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
+    is_local = "_local_" in entry or "_cap_" in entry
+    kind = "local_" if is_local else "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
     chosen = f"{operation}/{kind}variants.h"
     variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {

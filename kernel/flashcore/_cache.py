@@ -12,6 +12,7 @@ from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZ
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
+from flashcore._local import NOTHING, Local
 from flashcore._packed import attend_behind_padding, make_starts, unpack
 from flashcore._tensors import Result, check_distinct, to_int
 from flashcore._varlen import attention_varlen
@@ -37,6 +38,7 @@ def attend_to_cache(
     lse: torch.Tensor | None = None,
     new_starts: torch.Tensor | None = None,
     padding: torch.Tensor | None = None,
+    local: Local = NOTHING,
 ) -> Result:
     """Attend to the tensors query, caches of keys and values, new keys and new values.
 
@@ -49,8 +51,8 @@ def attend_to_cache(
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if not is_prefill and cu_seqlens_q is None and new_starts is None and padding is None:
-        everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, lse)
-        return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK), return_lse=return_lse)
+        everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, local.sinks, None, lse)
+        return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK, local.limits), return_lse=return_lse)
     for name, factor in zip(("q_descale", "k_descale", "v_descale"), scales, strict=True):
         if factor is not None:
             raise NotImplementedError(f"{name}: FlashCore takes it only over a cache of E4M3, with {_DECODE}. Pass None")
@@ -59,7 +61,7 @@ def attend_to_cache(
     result = _prefill(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, new_starts=new_starts, padding=padding, results=(out, lse),
-        causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
+        causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas, **local.name_options(),
     )  # fmt: skip
     final = list(result) if isinstance(result, tuple) else [result]
     for i, (name, given) in enumerate(zip(("out", "lse")[: len(final)], (out, lse), strict=False)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from flashcore import _library
 from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type
 from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._local import Limits, Structure, describe, make_limits
 from flashcore._tensors import (
     Operand,
     Result,
@@ -75,6 +77,8 @@ class Arguments(ctypes.Structure):
         ("q_scale", ctypes.c_void_p),
         ("k_scale", ctypes.c_void_p),
         ("v_scale", ctypes.c_void_p),
+        ("sinks", ctypes.c_void_p),
+        ("loaded_tiles", ctypes.c_void_p),
         ("table_stride", ctypes.c_int64),
         ("lse", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
@@ -83,6 +87,7 @@ class Arguments(ctypes.Structure):
         ("cache_dtype", ctypes.c_int32),
         ("new_dtype", ctypes.c_int32),
         *((f"{name}_scale_{kind}_stride", ctypes.c_int64) for name in "qkv" for kind in ("batch", "head")),
+        ("local", Structure),
     ]
 
 
@@ -107,6 +112,11 @@ def decode(
     deterministic: bool = False,
     max_ctas: int = 0,
     check: bool = CHECK,
+    window: Sequence[int] | None = None,
+    chunk: int = 0,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    loaded_tiles: torch.Tensor | None = None,
 ) -> Result:
     """Compute softmax(scale * q @ K^T) @ V over caches, on the current stream of ``q``'s device.
 
@@ -132,9 +142,15 @@ def decode(
         max_ctas: Most blocks. 0: one per multiprocessor.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
             Without it the nearest entry inside is used, and new keys that do not fit are dropped.
+        window: As in ``attention``. The caches then have 16 bits.
+        chunk: As in ``attention``.
+        softcap: As in ``attention``.
+        sinks: As in ``attention``.
+        loaded_tiles: As in ``attention``.
     """
-    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, q_scale, k_scale, v_scale, lse)
-    return launch_decode(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
+    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, q_scale, k_scale, v_scale, sinks, loaded_tiles, lse)
+    options = (causal, scale, splits, deterministic, max_ctas, check, make_limits(window, chunk, softcap))
+    return launch_decode(tensors, options, return_lse=return_lse)
 
 
 def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
@@ -155,8 +171,8 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, k_new, v_new, out, _, page_table, *scales, _ = tensors
-    (causal, scale, splits, deterministic, max_ctas, check), common_length = options
+    q, k, v, k_new, v_new, out, _, page_table, *scales, sinks, loaded, _ = tensors
+    (causal, scale, splits, deterministic, max_ctas, check, limits), common_length = options
     batch, sq, heads, head_dim = _get_shape(q, "q")
     outer, rows, kv_heads, _ = _get_shape(k, "k")
     new = _check_tensors(tensors)
@@ -169,7 +185,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         dtype=CODES[q.dtype],
         cache_dtype=CODES[k.dtype],
         new_dtype=CODES[q.dtype if k_new is None else k_new.dtype],
-        causal=bool(causal),
         deterministic=bool(deterministic),
         splits=to_int(splits, "splits"),
         max_ctas=to_int(max_ctas, "max_ctas"),
@@ -196,6 +211,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
             setattr(arguments, f"{name}_scale_{kind}_stride", stride)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
+    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=(sq, arguments.capacity))
+    for name, value in described.items():
+        setattr(arguments, name, value)
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
     return Launch(
@@ -210,7 +228,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 _ENTRY = Entry(
     "decode", "flashcore_decode", Arguments, prepare=_prepare,
-    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale"),
+    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale", "sinks", "loaded_tiles"),
 )  # fmt: skip
 _LENGTHS = _ENTRY.names.index("lengths")
 

@@ -15,6 +15,7 @@ import torch
 from flashcore import _library
 from flashcore._decode import HEAD_DIMS, MAX_QUERIES, Arguments
 from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._local import Limits, describe, make_limits
 from flashcore._tensors import (
     DTYPES,
     Result,
@@ -53,6 +54,11 @@ def decode_varlen(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
+    window: Sequence[int] | None = None,
+    chunk: int = 0,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    loaded_tiles: torch.Tensor | None = None,
 ) -> Result:
     """Compute ``decode`` for the sequences of 1 to ``max_queries`` queries, on the current stream of ``q``'s device.
 
@@ -61,8 +67,11 @@ def decode_varlen(
     Pages hold any power of two of at least 16 keys. ``max_queries`` times the heads per KV head is at most 128, for d = 256 at most 64. The
     log-sum-exp is (heads, all queries).
     """
-    tensors = (q, k, v, None, None, out, cu_seqlens_q, seqused_q, lengths, page_table, lse)
-    result: Result = _ENTRY(tensors, (causal, scale, max_queries, max_ctas), return_lse=return_lse)
+    scales = (None, None, None)
+    tensors = (q, k, v, None, None, out, cu_seqlens_q, seqused_q, lengths, page_table, *scales, sinks, loaded_tiles, lse)
+    result: Result = _ENTRY(
+        tensors, (causal, scale, max_queries, max_ctas, make_limits(window, chunk, softcap)), return_lse=return_lse
+    )
     return result
 
 
@@ -75,8 +84,8 @@ def count_short_queries(heads: int, kv_heads: int, head_dim: int, page: int) -> 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, _, _, out, _, _, _, page_table, _ = tensors
-    causal, scale, max_queries, max_ctas = options
+    q, k, v, _, _, out, _, _, _, page_table, *_, sinks, loaded, _ = tensors
+    causal, scale, max_queries, max_ctas, limits = options
     batch = _check_tensors(tensors)
     rows, heads, head_dim = q.shape
     pages, page, kv_heads, _ = k.shape
@@ -86,7 +95,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         dtype=DTYPES[q.dtype],
         cache_dtype=DTYPES[q.dtype],
         new_dtype=DTYPES[q.dtype],
-        causal=bool(causal),
         max_ctas=to_int(max_ctas, "max_ctas"),
         page_size=0 if page_table is None else page,
         scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
@@ -105,6 +113,10 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         out=make_operand(get_strides(out, q.shape), ROWS, ROWS, HEADS),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
+    longest = (arguments.sq, page * (1 if page_table is None else page_table.shape[1]))
+    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=longest)
+    for name, value in described.items():
+        setattr(arguments, name, value)
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
     return Launch(
@@ -119,13 +131,13 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 _ENTRY = Entry(
     "decode", "flashcore_decode", Arguments, prepare=_prepare,
-    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("cu_seqlens_q", "seqused_q", "lengths", "page_table"),
+    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("cu_seqlens_q", "seqused_q", "lengths", "page_table", "q_scale", "k_scale", "v_scale", "sinks", "loaded_tiles"),
 )  # fmt: skip
 
 
 def _check_tensors(tensors: Tensors) -> int:
     """Return the number of sequences. ValueError unless all tensors fit together."""
-    q, k, v, _, _, out, *lengths, page_table, lse = tensors
+    q, k, v, _, _, out, *lengths, page_table, _, _, _, _, _, lse = tensors
     _check_rows(q, k, v, out)
     batch = _check_lengths(q, lengths)
     if page_table is not None:

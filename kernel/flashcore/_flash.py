@@ -18,13 +18,8 @@ from flashcore._tensors import Result, count_multiprocessors, to_float, to_int
 from flashcore._varlen import attention_varlen
 
 NO_WINDOW = (-1, -1)
-_PREFILL: Mapping[str, Any] = {
-    **dict.fromkeys(("qv", "q_descale", "k_descale", "v_descale")),
-    "window_size": NO_WINDOW,
-    "attention_chunk": 0,
-    "softcap": 0.0,
-    "sinks": None,
-}
+_PREFILL: Mapping[str, Any] = dict.fromkeys(("qv", "q_descale", "k_descale", "v_descale"))
+_E4M3: Mapping[str, Any] = {"qv": None, "window_size": NO_WINDOW, "attention_chunk": 0, "softcap": 0.0, "sinks": None}
 _DEFAULTS = tuple(_PREFILL.values())
 
 
@@ -54,23 +49,27 @@ def flash_attn_func(
     """
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     if getattr(q, "dtype", None) is torch.float8_e4m3fn:
-        refuse_unsupported(_PREFILL, (qv, None, None, None, window_size, attention_chunk, softcap, sinks))
+        refuse_unsupported(_E4M3, (qv, window_size, attention_chunk, softcap, sinks))
         if torch.compiler.is_compiling():
             raise NotImplementedError("q: E4M3 has no operator for a graph. Call flash_attn_func outside of torch.compile")
         return attention_e4m3(
             q, k, v, causal=causal, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale, v_scale=v_descale,
             return_lse=return_attn_probs, max_ctas=max_ctas,
         )  # fmt: skip
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks)
+    values = (qv, q_descale, k_descale, v_descale)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
     if num_splits != 1:
         to_int(num_splits, "num_splits")
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         rest = (None, None, to_scale(softmax_scale), causal, 1, sm_margin)
-        out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest)
+        limits = (*to_window(window_size), attention_chunk, softcap, sinks)
+        out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest, *limits)
         return (out, lse) if return_attn_probs else out
-    return attention(q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs, max_ctas=max_ctas)
+    return attention(
+        q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs, max_ctas=max_ctas,
+        window=window_size, chunk=attention_chunk, softcap=softcap, sinks=sinks,
+    )  # fmt: skip
 
 
 def flash_attn_varlen_func(
@@ -103,7 +102,7 @@ def flash_attn_varlen_func(
 
     ``max_seqlen_q`` and ``max_seqlen_k`` serve the backward. The rest is as in ``flash_attn_func``.
     """
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks)
+    values = (qv, q_descale, k_descale, v_descale)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
     if num_splits != 1:
@@ -111,19 +110,26 @@ def flash_attn_varlen_func(
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         out, lse = ops.FWD(
             q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None, None, None, None, max_seqlen_q, max_seqlen_k,
-            to_scale(softmax_scale), causal, 1, sm_margin,
+            to_scale(softmax_scale), causal, 1, sm_margin, *to_window(window_size), attention_chunk, softcap, sinks,
         )  # fmt: skip
         return (out, lse) if return_attn_probs else out
     return attention_varlen(
         q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
         seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs,
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
+        window=window_size, chunk=attention_chunk, softcap=softcap, sinks=sinks,
     )  # fmt: skip
 
 
 def needs_gradient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Return whether autograd has to record the call."""
     return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in (q, k, v))
+
+
+def to_window(window: Any) -> tuple[int, int]:
+    """Convert the window for the operator's schema."""
+    left, right = (to_int(side, "window_size") for side in window)
+    return left, right
 
 
 def to_scale(scale: Any) -> float | None:

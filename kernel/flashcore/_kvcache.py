@@ -8,17 +8,12 @@ from typing import Any
 import torch
 
 from flashcore._cache import attend_to_cache
-from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale
-from flashcore._rotary import rotate
+from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale, to_window
+from flashcore._local import make_local
+from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
 
-_CACHE: Mapping[str, Any] = {
-    "qv": None,
-    "window_size": NO_WINDOW,
-    "attention_chunk": 0,
-    "softcap": 0.0,
-    "sinks": None,
-}
+_CACHE: Mapping[str, Any] = {"qv": None}
 _DEFAULTS = tuple(_CACHE.values())
 
 
@@ -61,7 +56,7 @@ def flash_attn_with_kvcache(
     have turned ``q`` and ``k``. More than 16 queries, other head dimensions, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
     The result is the output, or (output, log-sum-exp).
     """
-    values = (qv, window_size, attention_chunk, softcap, sinks)
+    values = (qv,)
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
@@ -69,21 +64,25 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:
         page_table = make_table(cache_batch_idx, page_table)
     if rotary_cos is not None or rotary_sin is not None:
+        capacity = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
+        longest = (q.shape[1] if cu_seqlens_q is None else max_seqlen_q, capacity)
         q, k = rotate(
             q, k, (rotary_cos, rotary_sin), cache_seqlens if rotary_seqlens is None else rotary_seqlens,
-            (cu_seqlens_q, cu_seqlens_k_new), interleaved=rotary_interleaved, causal=causal,
+            (cu_seqlens_q, cu_seqlens_k_new), interleaved=rotary_interleaved,
+            causal=have_positions(causal, window_size, attention_chunk, longest),
         )  # fmt: skip
     if torch.compiler.is_compiling() and cu_seqlens_k_new is None and cache_leftpad is None:
         out, lse = _call_operator(
             (q, k_cache, v_cache), (k, v), cache_seqlens,
             (cu_seqlens_q, page_table, q_descale, k_descale, v_descale), (max_seqlen_q, softmax_scale, causal, num_splits, sm_margin),
+            (*to_window(window_size), attention_chunk, softcap, sinks),
         )  # fmt: skip
         return (out, lse) if return_softmax_lse else out
     return attend_to_cache(
         (q, k_cache, v_cache, k, v), lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, scales=(q_descale, k_descale, v_descale), causal=causal, scale=softmax_scale, splits=num_splits,
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0, return_lse=return_softmax_lse, new_starts=cu_seqlens_k_new,
-        padding=cache_leftpad,
+        padding=cache_leftpad, local=make_local(window_size, attention_chunk, softcap, sinks),
     )  # fmt: skip
 
 
@@ -97,7 +96,12 @@ def make_table(batch_index: torch.Tensor, page_table: torch.Tensor | None) -> to
 
 
 def _call_operator(
-    tensors: tuple[torch.Tensor, ...], new: tuple[torch.Tensor | None, ...], lengths: Any, optional: tuple[Any, ...], options: Any
+    tensors: tuple[torch.Tensor, ...],
+    new: tuple[torch.Tensor | None, ...],
+    lengths: Any,
+    optional: tuple[Any, ...],
+    options: Any,
+    limits: tuple[Any, ...],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Call the registered operator, which a graph can hold. Its lengths are a tensor."""
     cu_seqlens_q, page_table, *scales = optional
@@ -106,7 +110,8 @@ def _call_operator(
         batch = tensors[0].shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
         lengths = torch.full((batch,), lengths, dtype=torch.int32, device=tensors[0].device)
     rest = (
-        cu_seqlens_q, None, None, lengths, page_table, *scales, max_seqlen_q, None, to_scale(scale), causal, splits, sm_margin
+        cu_seqlens_q, None, None, lengths, page_table, *scales, max_seqlen_q, None, to_scale(scale), causal, splits, sm_margin,
+        *limits,
     )  # fmt: skip
     operators = torch.ops.flashcore
     result: tuple[torch.Tensor, torch.Tensor]

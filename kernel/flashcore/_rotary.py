@@ -36,6 +36,17 @@ def rotate(
     return rotated[0], rotated[1]
 
 
+def have_positions(causal: Any, window: Any, chunk: int, longest: tuple[int | None, int]) -> bool:
+    """Return whether queries have positions of their own, as under a mask.
+
+    ``longest`` are the most queries and keys of a sequence. A side of the window that reaches all of them masks none.
+    """
+    limited = (
+        side >= 0 and (rows is None or side < rows - 1) for side, rows in zip(window or (-1, -1), reversed(longest), strict=True)
+    )
+    return bool(causal) or chunk > 0 or any(limited)
+
+
 def _find_positions(rows: torch.Tensor, first: Any, starts: torch.Tensor | None, *, counts_up: bool) -> torch.Tensor:
     """Return the position of each row, (sequences, rows) or (all rows,)."""
     if not isinstance(first, torch.Tensor):

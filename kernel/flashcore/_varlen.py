@@ -14,6 +14,7 @@ import torch
 
 from flashcore import _library
 from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._local import Limits, Structure, describe, make_limits
 from flashcore._tensors import (
     DTYPES,
     Operand,
@@ -65,10 +66,13 @@ class Arguments(ctypes.Structure):
         ("seqused_q", ctypes.c_void_p),
         ("seqused_k", ctypes.c_void_p),
         ("page_table", ctypes.c_void_p),
+        ("sinks", ctypes.c_void_p),
+        ("loaded_tiles", ctypes.c_void_p),
         ("lse", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_int64),
         ("stream", ctypes.c_void_p),
+        ("local", Structure),
     ]
 
 
@@ -89,6 +93,11 @@ def attention_varlen(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
     min_queries: int = 0,
+    window: Sequence[int] | None = None,
+    chunk: int = 0,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    loaded_tiles: torch.Tensor | None = None,
 ) -> Result:
     """Compute attention of every sequence separately, on the current stream of ``q``'s device.
 
@@ -100,15 +109,17 @@ def attention_varlen(
     256, and there is no ``cu_seqlens_k``. Sequence i has ``seqused_k[i]`` keys, by default all of its pages. Entries past them are not read.
     Sequences of fewer than ``min_queries`` queries keep their rows, because ``decode_varlen`` computes them faster.
     """
-    tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, lse)
-    result: Result = _ENTRY(tensors, (causal, scale, max_ctas, min_queries), return_lse=return_lse)
+    tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, sinks, loaded_tiles, lse)
+    result: Result = _ENTRY(
+        tensors, (causal, scale, max_ctas, min_queries, make_limits(window, chunk, softcap)), return_lse=return_lse
+    )
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, out, *lengths, page_table, lse = tensors
-    causal, scale, max_ctas, min_queries = options
+    q, k, v, out, *lengths, page_table, sinks, loaded, lse = tensors
+    causal, scale, max_ctas, min_queries, limits = options
     paged = page_table is not None
     _check_rows(q, k, v, out, paged=paged)
     (rows, heads, head_dim), kv_heads = q.shape, k.shape[-2]
@@ -123,7 +134,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         size=ctypes.sizeof(Arguments),
         device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
-        causal=bool(causal),
         max_ctas=to_int(max_ctas, "max_ctas"),
         scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
         batch=batch,
@@ -142,6 +152,10 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         v=make_operand(v.stride(), *((0, 1, 2) if paged else (ROWS, ROWS, HEADS))),
         out=make_operand(get_strides(out, q.shape), ROWS, ROWS, HEADS),
     )
+    longest = (rows, k.shape[1] * page_table.shape[1] if paged else k.shape[0])
+    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=longest)
+    for name, value in described.items():
+        setattr(arguments, name, value)
     size = _library.get_library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
     return Launch(
@@ -156,7 +170,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 _ENTRY = Entry(
     "attention", "flashcore_attention_varlen", Arguments, prepare=_prepare,
-    operands=("q", "k", "v", "out"), pointers=("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "page_table"),
+    operands=("q", "k", "v", "out"), pointers=("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "page_table", "sinks", "loaded_tiles"),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import torch
 from flashcore import _replay, ops
 from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_unsupported
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
-from flashcore._rotary import rotate
+from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
 
 __all__ = [
@@ -76,37 +76,16 @@ _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(NAMES[_FIRST_DEFAULT:]), "is_causal": False, "window_size_left": -1, "window_size_right": -1, "attention_chunk": 0,
     "softcap": 0.0, "is_rotary_interleaved": False, "num_splits": 0, "sm_margin": 0,
 }  # fmt: skip
-_REFUSED: Mapping[str, Any] = {
-    **dict.fromkeys(("q_v", "sinks")),
-    "attention_chunk": 0,
-    "softcap": 0.0,
-}
+_REFUSED: Mapping[str, Any] = {"q_v": None}
 
 
 def _to_operator(a: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the arguments of ``flashcore::fwd`` after q, k and v. NotImplementedError names what it does not serve."""
     refuse_unsupported(_REFUSED, tuple(a[name] for name in _REFUSED))
     return (
-        *(a[name] for name in ops.OPTIONAL_TENSORS), a["max_seqlen_q"], a["max_seqlen_k"], a["softmax_scale"], _is_causal(a),
-        a["num_splits"], a["sm_margin"],
+        *(a[name] for name in ops.OPTIONAL_TENSORS), a["max_seqlen_q"], a["max_seqlen_k"], a["softmax_scale"], a["is_causal"],
+        a["num_splits"], a["sm_margin"], a["window_size_left"], a["window_size_right"], a["attention_chunk"], a["softcap"], a["sinks"],
     )  # fmt: skip
-
-
-def _is_causal(a: Mapping[str, Any]) -> bool:
-    """Return whether the window is that of a causal mask. A side that reaches every key is unlimited."""
-    k, table = a["k"], a["page_table"]
-    queries = a["q"].shape[1] if a["cu_seqlens_q"] is None else a["max_seqlen_q"]
-    keys = a["max_seqlen_k"]
-    if a["cu_seqlens_k"] is None:
-        keys = k.shape[1] * (1 if table is None else table.shape[1])
-    left, right = (
-        -1 if window < 0 or (length is not None and window >= length - 1) else window
-        for window, length in ((a["window_size_left"], keys), (a["window_size_right"], queries))
-    )
-    right = 0 if a["is_causal"] else right
-    if left >= 0 or right > 0:
-        raise NotImplementedError(f"window_size: FlashCore supports only (-1, -1) and (-1, 0), not {(left, right)!r}")
-    return right == 0
 
 
 def _complete(arguments: Sequence[Any]) -> dict[str, Any]:
@@ -121,9 +100,12 @@ def _fwd(*arguments: Any) -> Any:
     rest, starts = _to_operator(a), (a["cu_seqlens_q"], a["cu_seqlens_k_new"])
     if a["rotary_cos"] is not None or a["rotary_sin"] is not None:
         positions = a["seqused_k"] if a["seqlens_rotary"] is None else a["seqlens_rotary"]
+        keys = a["k"].shape[1] * (1 if a["page_table"] is None else a["page_table"].shape[1])
+        longest = (a["q"].shape[1] if starts[0] is None else a["max_seqlen_q"], keys)
+        window = (a["window_size_left"], a["window_size_right"])
         a["q"], a["k_new"] = rotate(
             a["q"], a["k_new"], (a["rotary_cos"], a["rotary_sin"]), positions, starts,
-            interleaved=a["is_rotary_interleaved"], causal=_is_causal(a),
+            interleaved=a["is_rotary_interleaved"], causal=have_positions(a["is_causal"], window, a["attention_chunk"], longest),
         )  # fmt: skip
     out, lse = ops.compute(
         (a["out"], None), (a["q"], a["k"], a["v"]), (a["k_new"], a["v_new"]), rest, return_lse=True, new_starts=starts[1],
@@ -150,11 +132,9 @@ def _bwd(*arguments: Any) -> Any:
     refuse_unsupported(
         {"seqused_q": None, "seqused_k": None, "softcap": 0.0}, (a["seqused_q"], a["seqused_k"], a["softcap"] or 0.0)
     )
-    window = {"attention_chunk": 0, "page_table": None, "window_size_left": left, "window_size_right": right}
-    causal = _is_causal({**a, **window, "is_causal": bool(a["is_causal"])})
     gradients = torch.ops.flashcore.bwd(
         a["dout"], a["q"], a["k"], a["v"], a["out"], a["softmax_lse"], a["cu_seqlens_q"], a["cu_seqlens_k"], a["max_seqlen_q"],
-        a["max_seqlen_k"], a["softmax_scale"], causal,
+        a["max_seqlen_k"], a["softmax_scale"], bool(a["is_causal"]), left, right,
     )  # fmt: skip
     for name, gradient in zip(("dq", "dk", "dv"), gradients, strict=True):
         if a[name] is not None:

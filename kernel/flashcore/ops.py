@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from flashcore import _replay
+from flashcore._local import make_local
 
 NAMESPACE = "flashcore"
 OPTIONAL_TENSORS = (
@@ -22,7 +23,8 @@ OPTIONAL_TENSORS = (
 )  # fmt: skip
 _OPTIONS = ", ".join((
     *(f"Tensor? {name}=None" for name in OPTIONAL_TENSORS), "int? max_seqlen_q=None", "int? max_seqlen_k=None",
-    "float? softmax_scale=None", "bool causal=False", "int num_splits=1", "int sm_margin=0",
+    "float? softmax_scale=None", "bool causal=False", "int num_splits=1", "int sm_margin=0", "int window_size_left=-1",
+    "int window_size_right=-1", "int attention_chunk=0", "float softcap=0.0", "Tensor? sinks=None",
 ))  # fmt: skip
 SCHEMAS = {
     "fwd": f"(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor)",
@@ -30,7 +32,8 @@ SCHEMAS = {
     "fwd_append": (f"(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, {_OPTIONS}) -> (Tensor, Tensor)"),
     "bwd": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
-        "int? max_seqlen_q, int? max_seqlen_k, float? softmax_scale, bool causal) -> (Tensor, Tensor, Tensor)"
+        "int? max_seqlen_q, int? max_seqlen_k, float? softmax_scale, bool causal, int window_size_left=-1, int window_size_right=-1) "
+        "-> (Tensor, Tensor, Tensor)"
     ),
 }
 NO_GRADIENT = OPTIONAL_TENSORS[2:]
@@ -52,7 +55,8 @@ def compute(
     from flashcore._varlen import attention_varlen
 
     (out, lse), (q, k, v) = results, tensors
-    cu_q, cu_k, used_q, used_k, table, *scales, max_q, _, scale, causal, splits, margin = rest
+    cu_q, cu_k, used_q, used_k, table, *scales, max_q, _, scale, causal, splits, margin, left, right, chunk, softcap, sinks = rest
+    local = make_local((left, right), chunk, softcap, sinks)
     shared = {
         "causal": causal,
         "scale": scale,
@@ -63,8 +67,9 @@ def compute(
     if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, padding, *scales))):
         return attend_to_cache(
             (q, k, v, *new), lengths=used_k, page_table=table, cu_seqlens_q=cu_q, max_seqlen_q=max_q, scales=tuple(scales),
-            splits=splits, out=out, lse=lse, new_starts=new_starts, padding=padding, **shared,
+            splits=splits, out=out, lse=lse, new_starts=new_starts, padding=padding, local=local, **shared,
         )  # fmt: skip
+    shared |= local.name_options()
     for name, factor in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
         if factor is not None:
             raise NotImplementedError(f"{name}: FlashCore takes it only over a cache. Pass None")
@@ -87,7 +92,7 @@ def _fwd_append(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, *rest: Any) -> A
     return compute((None, None), (q, k, v), (k_new, v_new), _complete(rest), return_lse=True)
 
 
-_DEFAULTS = (*[None] * len(OPTIONAL_TENSORS), None, None, None, False, 1, 0)
+_DEFAULTS = (*[None] * len(OPTIONAL_TENSORS), None, None, None, False, 1, 0, -1, -1, 0, 0.0, None)
 
 
 def _complete(rest: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -97,7 +102,7 @@ def _complete(rest: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _bwd(*given: Any) -> Any:
     """Call PyTorch's backward. Its rows without keys have a log-sum-exp of +inf, ours of -inf."""
-    dout, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal = given
+    dout, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, *window = given
     if cu_q is None:
         max_q, max_k = q.shape[1], k.shape[1]
     elif max_q is None or max_k is None:
@@ -106,11 +111,15 @@ def _bwd(*given: Any) -> Any:
     arguments = (
         dout, q, k, v, out, torch.where(lse == -math.inf, math.inf, lse), cu_q, cu_k, max_q, max_k, 0.0, causal, philox, philox[:0]
     )  # fmt: skip
+    left, right = window or (-1, -1)
+    options = {"scale": scale}
+    if left >= 0 or (right >= 0 and not causal):
+        options |= {"window_size_left": None if left < 0 else left, "window_size_right": None if right < 0 else right}
     if _backward_calls.is_inside:  # PyTorch's operator was overridden by one that calls this function: see torch.nn.attention
-        return _call_original_backward(arguments, scale)
+        return _call_original_backward(arguments, options)
     _backward_calls.is_inside = True
     try:
-        return torch.ops.aten._flash_attention_backward(*arguments, scale=scale)  # noqa: SLF001 - the only door to PyTorch's kernel
+        return torch.ops.aten._flash_attention_backward(*arguments, **options)  # noqa: SLF001 - the only door to PyTorch's kernel
     finally:
         _backward_calls.is_inside = False
 
@@ -130,11 +139,11 @@ def _find_original_backward() -> Any:
         return None
 
 
-def _call_original_backward(arguments: tuple[Any, ...], scale: float | None) -> Any:
+def _call_original_backward(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if _ORIGINAL_BACKWARD is None:
         raise RuntimeError("aten::_flash_attention_backward was overridden before flashcore.ops was imported. Import it first")
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)  # noqa: SLF001 - what call_boxed takes
-    return _ORIGINAL_BACKWARD.call_boxed(keys, *arguments, scale=scale)
+    return _ORIGINAL_BACKWARD.call_boxed(keys, *arguments, **options)
 
 
 _ORIGINAL_BACKWARD = _find_original_backward()
@@ -161,7 +170,14 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -
     tensors = dict(zip(OPTIONAL_TENSORS, rest, strict=False))
     ctx.refused = [name for name in NO_GRADIENT if tensors[name] is not None]
     ctx.save_for_backward(q, k, v, *output, tensors["cu_seqlens_q"], tensors["cu_seqlens_k"])
-    ctx.options = tuple(rest[len(OPTIONAL_TENSORS) :][:4])
+    options = (*rest, *_DEFAULTS[len(rest) :])[len(OPTIONAL_TENSORS) :]
+    chunk, softcap, sinks = options[-3:]
+    ctx.refused += [
+        name
+        for name, is_set in (("attention_chunk", chunk > 0), ("softcap", softcap > 0), ("sinks", sinks is not None))
+        if is_set
+    ]
+    ctx.options = (*options[:4], *options[6:8])
     ctx.mark_non_differentiable(output[1])
 
 

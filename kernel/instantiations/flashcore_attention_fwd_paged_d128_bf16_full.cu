@@ -21,4 +21,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 }
 
 extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_paged_d128_bf16_full_variant = {
-    Tuning::config, flashcore::launch<flashcore_attention_fwd_paged_d128_bf16_full, kThreads, kSharedBytes, flashcore::attention::PagedParams>};
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_paged_d128_bf16_full, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

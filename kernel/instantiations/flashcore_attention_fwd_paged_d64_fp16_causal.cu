@@ -21,4 +21,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 }
 
 extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_paged_d64_fp16_causal_variant = {
-    Tuning::config, flashcore::launch<flashcore_attention_fwd_paged_d64_fp16_causal, kThreads, kSharedBytes, flashcore::attention::PagedParams>};
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_paged_d64_fp16_causal, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

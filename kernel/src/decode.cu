@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "flashcore/core/device.h"
+#include "flashcore/core/local_arguments.h"
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
 #include "flashcore/core/tensor_map.h"
 #include "flashcore/decode/check.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/plan.h"
 #include "flashcore/decode/ragged_variants.h"
@@ -24,6 +26,9 @@ FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_DECLARE)
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::RaggedDecodeVariant name;
 FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::LocalDecodeVariant name;
+FLASHCORE_DECODE_LOCAL_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
 
 namespace flashcore::decode {
 namespace {
@@ -32,6 +37,7 @@ namespace {
 constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const RaggedDecodeVariant* kRaggedVariants[] = {FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const LocalDecodeVariant* kLocalVariants[] = {FLASHCORE_DECODE_LOCAL_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
 // The last one is null, so that a build of a single entry function has no empty list.
 
@@ -43,8 +49,9 @@ struct Choice {
     const DecodeVariant* plain = nullptr;
     const Fp8DecodeVariant* fp8 = nullptr;
     const RaggedDecodeVariant* ragged = nullptr;
+    const LocalDecodeVariant* local = nullptr;
 
-    const Config& config() const { return fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
+    const Config& config() const { return local != nullptr ? local->config : fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
 };
 
 bool serves(const Config& config, const Arguments& args) {
@@ -52,7 +59,12 @@ bool serves(const Config& config, const Arguments& args) {
 }
 
 Status find_variant(const Arguments& args, Choice& choice) {
-    if (has_fp8_cache(args)) {
+    if (is_local(args)) {
+        for (const LocalDecodeVariant* candidate : kLocalVariants) {
+            const bool is_possible = candidate != nullptr && serves(candidate->config, args);
+            if (is_possible && candidate->config.ragged == is_packed(args)) choice.local = candidate;
+        }
+    } else if (has_fp8_cache(args)) {
         for (const Fp8DecodeVariant* candidate : kFp8Variants) {
             if (candidate != nullptr && serves(candidate->config, args)) choice.fp8 = candidate;
         }
@@ -65,7 +77,7 @@ Status find_variant(const Arguments& args, Choice& choice) {
             if (candidate != nullptr && serves(candidate->config, args)) choice.plain = candidate;
         }
     }
-    if (choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
+    if (choice.local != nullptr || choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
     return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
@@ -85,7 +97,7 @@ Status plan_launch(const Arguments& args, Choice& choice, Device& device, Plan& 
                           args.deterministic != 0,
                           args.splits};
     launch_plan = plan(choice.config(), problem, device.multiprocessors, args.max_ctas);
-    if (choice.ragged != nullptr && launch_plan.row_work_tiles > 1) {
+    if (is_packed(args) && launch_plan.row_work_tiles > 1) {
         return fail(Status::kInvalidArgument, "sq: packed queries times heads per KV head must be at most %d, but are %d",
                     launch_plan.rows.per_work_tile, launch_plan.rows.count);
     }
@@ -151,7 +163,7 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.row_work_tiles = launch_plan.row_work_tiles;
     const int tile_shift = launch_plan.split_policy.tile_shift;
     params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
-    const ScoreScale scale = score_scale(args.scale);
+    const ScoreScale scale = score_scale(scale_after_cap(args.local, args.scale));
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;
     params.score_sign = scale.sign;
@@ -178,6 +190,13 @@ Status fill_all(const Arguments& args, const Config& config, const Plan& launch_
 
 Status launch(const Arguments& args, const Choice& choice, const Plan& launch_plan) {
     const auto stream = static_cast<cudaStream_t>(args.stream);
+    if (choice.local != nullptr) {
+        LocalParams params{};
+        FLASHCORE_RETURN_IF_FAILED(fill_all(args, choice.config(), launch_plan, params));
+        if (is_packed(args)) fill_queries(args, params);
+        params.local = make_local(args, args.scale);
+        return check(choice.local->launch(params, launch_plan.ctas, stream), "launch");
+    }
     if (choice.ragged != nullptr) {
         RaggedParams params{};
         FLASHCORE_RETURN_IF_FAILED(fill_all(args, choice.config(), launch_plan, params));

@@ -42,6 +42,9 @@ Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.out = args.out;
     view.lse = args.lse;
     view.workspace = args.workspace;
+    view.local = args.local;
+    view.sinks = args.sinks;
+    view.loaded_tiles = args.loaded_tiles;
     const int64_t rows = is_paged(args) ? args.page_size : args.total_k;
     FLASHCORE_RETURN_IF_FAILED(check_rows("q", args.total_q, view.q));
     FLASHCORE_RETURN_IF_FAILED(check_rows("k", rows, view.k));
@@ -83,8 +86,10 @@ int64_t max_tiles(const Arguments& args, const Config& config) {
 
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_varlen(args));
-    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q, args.total_k,
-                          is_paged(args)};
+    FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
+    Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q,
+                    is_paged(args) ? capacity(args) : args.total_k, is_paged(args)};
+    make_local_problem(args.local, problem);
     const AttentionVariant* variant = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (args.batch == 0 || args.heads == 0 || args.total_q == 0) return Status::kOk;
@@ -100,7 +105,7 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     FlashcoreAttentionArguments view{};
     FLASHCORE_RETURN_IF_FAILED(packed_view(args, view));
-    PagedParams params{};
+    LocalParams params{};
     SequenceInfo* const sequence_infos = static_cast<SequenceInfo*>(args.workspace) + 1;
     params.sequence_infos = sequence_infos;
     params.schedule.sequences = static_cast<int>(args.batch);
@@ -117,7 +122,7 @@ Status forward(const Arguments& args) {
                              params.heads,
                              variant->config.head_dim,
                              variant->config.tile_m,
-                             variant->config.causal},
+                             problem.causal},
                             static_cast<int>(args.min_queries)};
     const auto stream = static_cast<cudaStream_t>(args.stream);
     const PrepareVariant& prepare =

@@ -6,7 +6,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
 - ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
-- ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
+- ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
 garbage. The seed changes values only. E4M3 tensors are inputs as bytes.
@@ -36,7 +36,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, formulas, fp8, sequences = (_load_neighbour(name) for name in ("draws", "formulas", "fp8", "sequences"))
+draws, formulas, fp8, sequences, local = (_load_neighbour(name) for name in ("draws", "formulas", "fp8", "sequences", "local"))
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 MARK = 77.0
@@ -57,6 +57,8 @@ DEFAULTS: dict[str, Any] = {
     "flash": False,
     "cache": "",
     "packed": 0,
+    **local.LIMITS,
+    "sinks": "",
 }
 DEVICE = "cuda"
 INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
@@ -74,7 +76,7 @@ CHOICES = {
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    groups = (table["decode"], table["decode_ragged"], table["decode_fp8"])
+    groups = (table["decode"], table["decode_ragged"], table["decode_local"], table["decode_fp8"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table["decode"][key] for key in ("library", "launchers", "includes", "binding")},
@@ -94,8 +96,8 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one workload. Each visible key and value counts once."""
     p = _complete(params)
     served = [pair for pair in zip(_count_keys(p), sequences.count_queries(p), strict=True) if sequences.is_served(p, pair[1])]
-    totals = [keys for keys, _ in served]
-    pairs = sum(max(0, n - (sq - 1 - i if p["causal"] else 0)) for n, sq in served for i in range(sq))
+    totals = [keys - local.see(keys - sq, keys, p)[0] for keys, sq in served]
+    pairs = sum(last - first for n, sq in served for first, last in (local.see(n - sq + i, n, p) for i in range(sq)))
     rows = p["h"] * sum(sq for _, sq in served)
     query, cache = (1 if kind == "e4m3" else ELEMENT_BYTES for kind in (p["dtype"], p["cache"]))
     new = p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
@@ -104,10 +106,13 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
         "bytes": float(
             rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * (cache * sum(totals) + new)
         ),
-        "entries": [f"flashcore_decode_{'ragged_' if p['packed'] else ''}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"]
-        if rows
-        else [],
+        "entries": [_name_entry(p)] if rows else [],
     }
+
+
+def _name_entry(p: Mapping[str, Any]) -> str:
+    kind = f"{'local_' if local.needs_local(p) else ''}{'ragged_' if p['packed'] else ''}"
+    return f"flashcore_decode_{kind}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 
 def load(library: pathlib.Path) -> None:
@@ -146,7 +151,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
-    options = {key: p[key] for key in (*OPTIONS, "flash")}
+    options = {**{key: p[key] for key in (*OPTIONS, "flash", *local.LIMITS)}, **local.draw_sinks(p, generator)}
     return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
@@ -173,12 +178,12 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     q, new, table = inputs["q"], [inputs.get(f"{name}_new") for name in ("k", "v")], inputs["page_table"]
     scales = {name: inputs.get(f"{name}_scale") for name in "qkv"}
     if "starts" in inputs:
-        sequences.run(inputs, outputs)
+        sequences.run(inputs, outputs, local.options(inputs))
     elif inputs["flash"]:
         results = flashcore.flash_attn_with_kvcache(
             *(tensor.view(torch.float8_e4m3fn) if fp8.is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
             **{f"{name}_descale": scale for name, scale in scales.items()}, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
-            return_softmax_lse=True,
+            return_softmax_lse=True, **local.flash_options(inputs),
         )  # fmt: skip
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
@@ -186,6 +191,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         flashcore.decode(
             q, k, v, lengths=inputs["lengths"], page_table=table, k_new=new[0], v_new=new[1], out=outputs["out"], lse=outputs["lse"],
             **{name: inputs[name] for name in OPTIONS}, **{f"{name}_scale": scale for name, scale in scales.items()},
+            **local.options(inputs),
         )  # fmt: skip
     for name in outputs.keys() & {"k", "v"}:
         outputs[name].copy_(fp8.to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
@@ -209,6 +215,9 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
         query, sq = fp8.dequantise(stored, inputs.get("q_scale"), i, dtype), len(stored)
         k, v = (_append(inputs, caches, name, i, lengths[i]) for name in ("k", "v"))
         k, v = (fp8.dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
+        if local.is_limited(inputs):
+            rows_of_out[:], rows_of_lse[:] = local.compute_rows(query, k, v, inputs)
+            continue
         groups = [slice(row, row + 1) for row in range(sq)] if inputs["causal"] else [slice(0, sq)]
         for rows in groups:  # rows of a group see the same keys
             visible = len(k) - (sq - rows.stop)
@@ -284,6 +293,7 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     if p["flash"] and (p["deterministic"] or p["max_ctas"]):
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
     sequences.check(p)
+    local.check(p)
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

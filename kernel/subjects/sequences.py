@@ -81,13 +81,14 @@ def split(inputs: Mapping[str, Any], out: Any, lse: Any) -> Iterator[tuple[int, 
             yield i, q[start:end], out[start:end], lse[:, start:end]
 
 
-def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Launch once. Rows that no launch writes get the values of the reference."""
     import flashcore
 
     flashcore.decode_varlen(
         *(inputs[name] for name in ("q", "k", "v", "starts")), max_queries=inputs["max_queries"], lengths=inputs["lengths"],
         page_table=inputs["page_table"], out=outputs["out"], lse=outputs["lse"], causal=inputs["causal"], max_ctas=inputs["max_ctas"],
+        **options,
     )  # fmt: skip
     if inputs["left_out"] is None:  # a timed row
         return

@@ -113,8 +113,10 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": torch.empty(q.shape, dtype=q.dtype, device=q.device), "lse": lse}
 
 
-def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch once on the current stream."""
+def run(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[str, Any], flash_options: Mapping[str, Any]
+) -> None:
+    """Launch once on the current stream, with these arguments of either function."""
     import flashcore
 
     if inputs["flash"]:
@@ -122,7 +124,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         if "page_table" in inputs:
             results = flashcore.flash_attn_with_kvcache(
                 q, k, v, cache_seqlens=inputs["seqused_k"], page_table=inputs["page_table"], cu_seqlens_q=inputs[CUMULATIVE],
-                max_seqlen_q=len(q), causal=inputs["causal"], return_softmax_lse=True,
+                max_seqlen_q=len(q), causal=inputs["causal"], return_softmax_lse=True, **flash_options,
             )  # fmt: skip
         else:
             results = flashcore.flash_attn_varlen_func(
@@ -135,6 +137,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
                 len(k),
                 causal=inputs["causal"],
                 return_attn_probs=True,
+                **flash_options,
             )
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
@@ -142,7 +145,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     flashcore.attention_varlen(
         inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs.get("cu_seqlens_k"),
         page_table=inputs.get("page_table"), seqused_k=inputs.get("seqused_k"),
-        causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"],
+        causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"], **options,
     )  # fmt: skip
 
 
@@ -154,7 +157,8 @@ def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], 
     results = []
     for i, (row, last_row) in enumerate(itertools.pairwise(starts)):
         keys = {name: _gather_keys(inputs, name, i)[None] for name in ("k", "v")}
-        results.append(compute({"q": inputs["q"][None, row:last_row], **keys, "causal": inputs["causal"], "layout": "bshd"}))
+        one = {name: value for name, value in inputs.items() if name not in (CUMULATIVE, "page_table")}
+        results.append(compute({**one, "q": inputs["q"][None, row:last_row], **keys, "layout": "bshd"}))
     return {
         "out": torch.cat([result["out"][0] for result in results]),
         "lse": torch.cat([result["lse"][0] for result in results], dim=1),

@@ -45,6 +45,8 @@ ATTENTION = """\
         .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
         .recompute_qk = {recompute_qk}, .paged_kv = {paged_kv}"""
 
+LOCAL = ",\n        .local = true, .softcap = {softcap}"
+
 E4M3 = f"{ATTENTION}, .flush_interval = {{flush_interval}}"
 
 TRANSPOSE = """\
@@ -69,6 +71,8 @@ DECODE = """\
         .consumer_warps = {consumer_warps}"""
 
 DECODE_RAGGED = f"{DECODE}, .ragged = true"
+
+DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true"
 
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
@@ -110,7 +114,15 @@ extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
 
 TEMPLATES = {
     "attention": TILED
-    % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "PagedParams"},
+    % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "LocalParams"},
+    "attention_local": TILED
+    % {
+        "space": "attention",
+        "config": ATTENTION + LOCAL,
+        "function": "forward",
+        "variant": "AttentionVariant",
+        "params": "LocalParams",
+    },
     "varlen": VARLEN,
     "e4m3": TILED
     % {"space": "attention", "config": E4M3, "function": "forward", "variant": "Fp8AttentionVariant", "params": "Fp8Params"},
@@ -124,18 +136,34 @@ TEMPLATES = {
         "variant": "RaggedDecodeVariant",
         "params": "RaggedParams",
     },
+    "decode_local": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_LOCAL,
+        "function": "decode",
+        "variant": "LocalDecodeVariant",
+        "params": "LocalParams",
+    },
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,
 }
-PARAMS = {"e4m3": "Fp8Params", "decode_fp8": "Fp8Params", "decode_ragged": "RaggedParams"}
+PARAMS = {
+    "attention_local": "LocalParams",
+    "decode_local": "LocalParams",
+    "e4m3": "Fp8Params",
+    "decode_fp8": "Fp8Params",
+    "decode_ragged": "RaggedParams",
+}
 LISTED = {
     "attention": "attention/variants.h",
+    "attention_local": "attention/local_variants.h",
     "e4m3": "attention/e4m3_variants.h",
     "e4m3_transpose": "attention/e4m3_transpose_variants.h",
     "decode": "decode/variants.h",
     "decode_ragged": "decode/ragged_variants.h",
     "decode_fp8": "decode/fp8_variants.h",
+    "decode_local": "decode/local_variants.h",
 }
 """Operations whose launchers choose among several entry functions, and the header that lists these."""
 
@@ -146,8 +174,15 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
     for subject, template in TEMPLATES.items():
         group = table[subject]
         for entry in group["entries"]:
-            fields = {"paged_kv": False, **group["tiles"][entry["tile"]], **entry, "header": group["header"]}
-            fields["params"] = "PagedParams" if fields["paged_kv"] else PARAMS.get(subject, "Params")
+            fields = {
+                "paged_kv": False,
+                "softcap": False,
+                "ragged": False,
+                **group["tiles"][entry["tile"]],
+                **entry,
+                "header": group["header"],
+            }
+            fields["params"] = PARAMS.get(subject, "PagedParams" if fields["paged_kv"] else "Params")
             fields |= {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
             if "dtype" in entry:
                 fields["dtype"] = DTYPES[entry["dtype"]]

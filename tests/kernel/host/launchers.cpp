@@ -10,11 +10,13 @@
 #include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/transpose_params.h"
+#include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
@@ -35,6 +37,8 @@ constexpr flashcore::attention::Config attention_config(std::string_view name) {
     config.tile_m = 192;
     config.tile_n = 128;
     config.paged_kv = name.find("paged") != name.npos;
+    config.softcap = name.find("cap_") != name.npos;
+    config.local = config.softcap || name.find("local") != name.npos;
     return config;
 }
 constexpr flashcore::attention::Config e4m3_config(std::string_view name) {
@@ -55,6 +59,12 @@ constexpr auto kRaggedDecode = [] {
     config.ragged = true;
     return config;
 }();
+constexpr flashcore::decode::Config local_decode_config(std::string_view name) {
+    flashcore::decode::Config config = kDecode;
+    config.local = true;
+    config.ragged = name.find("ragged") != name.npos;
+    return config;
+}
 constexpr auto kFp8Decode = [] {
     auto config = kDecode;
     config.fp8_cache = true;
@@ -69,12 +79,15 @@ FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 FLASHCORE_E4M3_VARIANTS(E4M3)
 #define TRANSPOSE(name) extern "C" const flashcore::attention::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
 FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
+FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
 #define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
 FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
+#define DECODE_LOCAL(name) extern "C" const flashcore::decode::LocalDecodeVariant name = {local_decode_config(#name), launch};
+FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};

@@ -28,10 +28,6 @@ SIGNATURES = {  # of flash_attn_interface, package tokenspeed-fa3 3.0.0.post2026
 TENSOR = torch.empty(4, dtype=torch.float32)
 REFUSED = {
     "qv": TENSOR,
-    "window_size": (128, 0),
-    "attention_chunk": 64,
-    "softcap": 30.0,
-    "sinks": TENSOR,
 }
 SCALES = dict.fromkeys(("q_descale", "k_descale", "v_descale"), TENSOR)
 REFUSED_PREFILL = {**REFUSED, **SCALES}
@@ -98,6 +94,7 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    used |= {"window_size", "attention_chunk", "softcap", "sinks"}
     used |= {"cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new"} & known
     used |= {"rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved"} & known
     used |= {*SCALES, *({"cu_seqlens_q"} & known)}
@@ -115,7 +112,6 @@ def test_hints_and_defaults_change_nothing(bindings: Any, window: Any) -> None:
     assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 
 
-NO_WINDOW = r"^window_size: FlashCore supports only \(-1, -1\), not None$"  # FlashAttention-3 reads window_size[0] and fails too
 NOT_A_NUMBER = r"must be a whole number, is (None|'two')$"
 PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
 
@@ -129,7 +125,15 @@ PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
         *((name, {"k": None}, ValueError, r"^k: must be a tensor .* is NoneType$") for name in PREFILLS),
         *((name, {"v": None}, ValueError, r"^v: must be a tensor .* is NoneType$") for name in PREFILLS),
         *((name, {"num_splits": None}, ValueError, f"^num_splits: {NOT_A_NUMBER}") for name in PREFILLS),
-        *((name, {"window_size": None}, NotImplementedError, NO_WINDOW) for name in SIGNATURES),
+        *(
+            (name, {"window_size": (1, 2, 3)}, ValueError, r"^window: must be \(left, right\), is \(1, 2, 3\)$")
+            for name in SIGNATURES
+        ),
+        *((name, {"window_size": ("two", 0)}, ValueError, r"^window: must be a whole number, is 'two'$") for name in SIGNATURES),
+        *((name, {"attention_chunk": -1}, ValueError, r"^chunk: must be from 0 to 2147483647, is -1$") for name in SIGNATURES),
+        *((name, {"softcap": "two"}, ValueError, r"^softcap: must be a number, is 'two'$") for name in SIGNATURES),
+        *((name, {"sinks": [1.0]}, ValueError, r"^sinks: must be a tensor") for name in SIGNATURES),
+        *((name, {"sinks": LENGTHS}, ValueError, r"^sinks: must be a tensor of float32 or bfloat16, is ") for name in SIGNATURES),
         *((name, {"sm_margin": "two"}, ValueError, f"^sm_margin: {NOT_A_NUMBER}") for name in SIGNATURES),
         *((name, {"softmax_scale": "two"}, ValueError, r"^scale: must be a number, is 'two'$") for name in SIGNATURES),
         ("flash_attn_with_kvcache", {"num_splits": None}, ValueError, f"^splits: {NOT_A_NUMBER}"),

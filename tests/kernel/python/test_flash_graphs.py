@@ -53,4 +53,4 @@ def test_a_required_gradient_goes_to_the_operator(bindings: Any, name: str, monk
     arguments = {**ARGUMENTS[name]}
     arguments["k"] = torch.Tensor(arguments["k"].shape, arguments["k"].strides, requires_grad=True)
     assert getattr(bindings.flashcore, name)(**arguments, return_attn_probs=True) == ("out", "lse")
-    assert len(called[0]) == 3 + len(sys.modules["flashcore.ops"].OPTIONAL_TENSORS) + 6
+    assert len(called[0]) == 3 + len(sys.modules["flashcore.ops"].OPTIONAL_TENSORS) + 11

@@ -90,7 +90,22 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
         return q.new_zeros(q.shape)
 
     def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
-        names = ("q", "k", "v", "k_new", "v_new", "out", "lengths", "page_table", "q_scale", "k_scale", "v_scale", "lse")
+        names = (
+            "q",
+            "k",
+            "v",
+            "k_new",
+            "v_new",
+            "out",
+            "lengths",
+            "page_table",
+            "q_scale",
+            "k_scale",
+            "v_scale",
+            "sinks",
+            "loaded_tiles",
+            "lse",
+        )
         arguments = {
             name: tensor for name, tensor in zip(names, tensors, strict=True) if tensor is not None or name == "page_table"
         }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "flashcore/core/local_abi.h"
 #include "flashcore/core/operand.h"
 
 struct FlashcoreAttentionArguments {
@@ -22,10 +23,13 @@ struct FlashcoreAttentionArguments {
     FlashcoreOperand k;
     FlashcoreOperand v;
     FlashcoreOperand out;
+    const void* sinks;       // (heads), on the device, contiguous: a logit per query head, not scaled, or null
+    uint32_t* loaded_tiles;  // on the device: the launch adds the KV tiles that it loads, or null
     float* lse;       // (batch, heads, sq), contiguous, natural logarithm, or null
     void* workspace;  // 8 bytes of device memory for the tile counter, aligned to 8, used by one launch at a time. Zero before
                       // the first launch and after every launch. Null: tiles in a fixed order. The results are the same.
     void* stream;     // cudaStream_t
+    FlashcoreLocal local;
 };
 
 extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);
@@ -64,10 +68,13 @@ struct FlashcoreVarlenArguments {
     const int32_t* seqused_q;     // (batch), how many of a sequence's first rows count, or null for all
     const int32_t* seqused_k;
     const int32_t* page_table;  // (batch, table_width), only with pages
+    const void* sinks;            // as above
+    uint32_t* loaded_tiles;
     float* lse;       // (heads, total_q), contiguous, or null
     void* workspace;  // aligned to 32 bytes, used by one launch at a time, needs no initial value
     int64_t workspace_bytes;
     void* stream;
+    FlashcoreLocal local;
 };
 
 extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);

@@ -47,11 +47,16 @@ private:
             k_.make_uniform();
             v_.make_uniform();
             query_.make_uniform();
+            if constexpr (kConfig.local) {
+                attend_through_window(state);
+            } else {
 #pragma unroll 1
-            for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining)
-                inner_iteration<KvBlock::kMasked>(state);
+                for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining)
+                    inner_iteration<KvBlock::kMasked>(state);
 #pragma unroll 1
-            for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) inner_iteration<KvBlock::kUnmasked>(state);
+                for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining)
+                    inner_iteration<KvBlock::kUnmasked>(state);
+            }
             const Tile next = wait_next_tile();
             if (work_kind_in(next) != WorkKind::kAttend) break;
             epilogue_overlapped_iteration(state, next);
@@ -61,6 +66,22 @@ private:
         ping_pong_.arrive_next();
         finish_pv();
         store(state, coordinate_, query_);
+    }
+
+    // Masked blocks, unmasked ones, and masked ones again.
+    __device__ __forceinline__ void attend_through_window(SoftmaxState& state) {
+        int masked = sm90::uniform(n_block_ - unmasked_n_blocks_);
+        int unmasked = sm90::uniform(unmasked_n_blocks_ - this->window_.first_unmasked);
+#pragma unroll 1
+        for (;;) {
+#pragma unroll 1
+            for (int remaining = masked; remaining > 0; --remaining) inner_iteration<KvBlock::kMasked>(state);
+#pragma unroll 1
+            for (int remaining = unmasked; remaining > 0; --remaining) inner_iteration<KvBlock::kUnmasked>(state);
+            masked = sm90::uniform(n_block_ - this->window_.first);
+            if (masked == 0) break;
+            unmasked = 0;
+        }
     }
 
     template <KvBlock kBlock>
@@ -96,7 +117,7 @@ private:
         release(next_query_);
         next_query_.advance();
 #pragma unroll 1
-        for (int remaining = tile_n_blocks<Tuning>(tile); remaining > 0; --remaining) {
+        for (int remaining = tile_n_blocks<Tuning>(params_, tile); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
             ping_pong_.sync();
             ping_pong_.arrive_next();
@@ -138,7 +159,7 @@ private:
     }
 
     __device__ __forceinline__ WorkKind work_kind_in(const Tile& tile) const {
-        return work_kind<Tuning>(tile, ping_pong_.warpgroup);
+        return work_kind<Tuning>(params_, tile, ping_pong_.warpgroup);
     }
 
     // This thread's first row within the tile.
@@ -154,7 +175,11 @@ private:
     __device__ __forceinline__ void begin_tile(const Tile& tile) {
         const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
         coordinate_ = coordinate_in(tile);
-        visible_ = visible_keys<kConfig.causal>(tile, thread_row());
+        visible_ = kConfig.local ? tile.visible - 1 + thread_row() : visible_keys<kConfig.causal>(tile, thread_row());
+        if constexpr (kConfig.local) {
+            this->window_ = {sm90::uniform(tile.visible - 1 + tile.rows), sm90::uniform(work.first),
+                             sm90::uniform(work.first_unmasked)};
+        }
         // One shuffle per value. With fewer, ptxas treated the loops of D=256 causal as divergent, and a KV iteration had 46
         // R2UR.
         fully_masked_n_blocks_ = sm90::uniform(work.fully_masked);
@@ -187,6 +212,9 @@ private:
             state.row_sum[r] = quad_sum(state.row_sum[r]);
         }
         if constexpr (kFp8) return finalize_fp8(state, coordinate);
+        if constexpr (kConfig.local) {
+            if (local_of(params_).sinks != nullptr) return finalize_with_sink(params_, coordinate, state, lane_);
+        }
         const Rescale inverse = inverse_row_sum(state);
         store_lse(params_, coordinate, state, lane_);
         return inverse;

@@ -1,6 +1,8 @@
 // One KV iteration of a consumer warpgroup: QK for one KV block, its softmax, and PV. This file says how, consumer.cuh says when.
 #pragma once
 
+#include <type_traits>
+
 #include "flashcore/attention/epilogue.cuh"
 #include "flashcore/attention/fp8.cuh"
 #include "flashcore/attention/params.h"
@@ -10,9 +12,18 @@
 #include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/attention/warpgroup_work.h"
 #include "flashcore/core/element.cuh"
+#include "flashcore/core/sink.cuh"
 #include "flashcore/ptx/wgmma.cuh"
 
 namespace flashcore::attention {
+
+// Of a tile and a warpgroup, with a window.
+struct WindowBlocks {
+    int keys;            // of the sequence
+    int first;           // the last KV block that is visited
+    int first_unmasked;  // KV blocks below this number need a mask
+};
+struct NoWindow {};
 
 template <class Tuning>
 class KvIteration {
@@ -71,7 +82,7 @@ public:
         if constexpr (!kHoldKeys) release_keys();
         if constexpr (kConfig.query_in_registers) ptx::warpgroup_fence_operand(query_fragment_);
         if constexpr (kReleasesQueryAfterQk) {
-            if (n_block_ == 0) release(query_);
+            if (n_block_ == first_n_block()) release(query_);
         }
     }
 
@@ -165,8 +176,34 @@ public:
         return in_range(block_sum);
     }
 
+    // The last KV block of the tile that is visited.
+    __device__ __forceinline__ int first_n_block() const {
+        if constexpr (kConfig.local) return window_.first;
+        return 0;
+    }
+
+    __device__ __forceinline__ void cap_scores() {
+        if constexpr (kConfig.softcap) {
+#pragma unroll
+            for (float& score : scores_) score = capped(score, local_of(params_).cap, local_of(params_).cap_factor);
+        }
+    }
+
+    // `visible_` is the position of this thread's first row.
+    __device__ __forceinline__ void mask_window() {
+        const Window& window = local_of(params_).window;
+        const int first_key = n_block_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
+        const KeyRange rows[kRowsPerLane] = {visible_range(window, visible_, window_.keys),
+                                             visible_range(window, visible_ + sm90::kCoreMatrixRows, window_.keys)};
+        mask(scores_, {rows[0].first - first_key, rows[1].first - first_key}, {rows[0].last - first_key, rows[1].last - first_key});
+    }
+
     __device__ __forceinline__ void adjust_scores() {
         if (score_sign() != kUnchanged) multiply(scores_, score_sign());
+        if constexpr (kConfig.local) {
+            mask_window();
+            return;
+        }
         if (n_block_ < unmasked_n_blocks_) return;
         const int first_key = n_block_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
         const int visible = visible_ - first_key;
@@ -177,6 +214,7 @@ public:
     // here, before exp2, measured faster than after.
     template <KvBlock kBlock, class Finish>
     __device__ __forceinline__ Rescale softmax(SoftmaxState& state, Finish finish) {
+        cap_scores();
         if constexpr (kBlock == KvBlock::kMasked) adjust_scores();
         if constexpr (kBlock == KvBlock::kUnmasked && kConfig.stale_max_speculation) {
             finish();
@@ -202,6 +240,7 @@ public:
             if constexpr (kConfig.recompute_qk) {
                 issue_qk();
                 finish_qk<0, true>();
+                cap_scores();
             }
             float row_max_scaled[kRowsPerLane];
             rescale = update_row_max(scores_, state, row_max_scaled, scale_log2(), rescale_threshold());
@@ -239,6 +278,8 @@ public:
     float partial_[kFp8 ? kConfig.head_dim / 2 : 1];  // E4M3: PV since the last flush
     int pending_ = 0;                                 // E4M3: KV blocks in it
     ScoreFactor score_factor_;                        // E4M3: of the current tile
+    // A member that other variants do not use would change their registers.
+    [[no_unique_address]] std::conditional_t<kConfig.local, WindowBlocks, NoWindow> window_;
 };
 
 }  // namespace flashcore::attention

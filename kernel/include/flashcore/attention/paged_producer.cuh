@@ -79,7 +79,8 @@ private:
     }
 
     __device__ __forceinline__ void load(const ProducerTile& next) {
-        const int n_blocks = needed_n_blocks<kConfig.causal>(next.tile, 0, kConfig.tile_m, kConfig.tile_n);
+        const auto [first, n_blocks] = needed_blocks<Tuning>(this->params_, next.tile, 0, kConfig.tile_m);
+        if (kIsKeys && lane_ == 0) count_loaded<Tuning>(this->params_, n_blocks - first);
         const int head_stride = kIsKeys ? pages_.key_head_stride : pages_.value_head_stride;
         keys_ = this->params_.sk - next.first_key;
         table_ = pages_.table + next.kv_batch * pages_.table_stride;
@@ -88,7 +89,7 @@ private:
         int page = keep_after_loads(page_of(n_blocks - 1, lane_));
         int next_page = page_of(n_blocks - 2, lane_);
 #pragma unroll 1
-        for (int n_block = n_blocks - 1; n_block >= 0; --n_block) {
+        for (int n_block = n_blocks - 1; n_block >= first; --n_block) {
             load_n_block(n_block, page);
             page = keep_after_loads(next_page);
             next_page = page_of(n_block - 2, lane_);

@@ -5,6 +5,7 @@
 
 #include "flashcore/attention/config.h"
 #include "flashcore/core/divisor.h"
+#include "flashcore/core/local.h"
 #include "flashcore/core/variant.h"
 
 namespace flashcore::attention {
@@ -90,7 +91,12 @@ struct PagedParams : Params {
     Pages pages;
 };
 
-using AttentionVariant = Variant<Config, PagedParams>;
+// Parameters of a local entry function.
+struct LocalParams : PagedParams {
+    Local local;
+};
+
+using AttentionVariant = Variant<Config, LocalParams>;
 
 // One factor of each (batch, KV head), at any strides. Null: 1.
 struct Descale {

@@ -21,6 +21,14 @@ __device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* ma
     }
 }
 
+// Adds to the counter of loaded tiles, if there is one.
+template <class Tuning>
+__device__ __forceinline__ void count_loaded(const Params& params, int n_blocks) {
+    if constexpr (Tuning::config.local) {
+        if (local_of(params).loaded_tiles != nullptr) atomicAdd(local_of(params).loaded_tiles, static_cast<unsigned>(n_blocks));
+    }
+}
+
 template <class Tuning>
 class Producer {
 public:
@@ -44,16 +52,17 @@ protected:
     // Loads in the consumers' order: the keys of block j before the values of block j+1. The first keys do not wait for the query
     // slot, which is in use until the last QK of the tile before.
     __device__ __forceinline__ void load(const ProducerTile& next) {
-        const int n_blocks = needed_n_blocks<kConfig.causal>(next.tile, 0, kConfig.tile_m, kConfig.tile_n);
+        const auto [first, n_blocks] = needed_blocks<Tuning>(params_, next.tile, 0, kConfig.tile_m);
+        count_loaded<Tuning>(params_, n_blocks - first);
         batch_ = next.kv_batch;
         first_key_ = next.first_key;
         kv_head_ = quotient(next.tile.head, params_.heads_per_kv_head);
-        if (n_blocks > 0) load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_blocks - 1);
+        if (n_blocks > first) load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_blocks - 1);
         load_query(next.tile);
-        if (n_blocks == 0) scheduler_.prefetch_next();
+        if (n_blocks == first) scheduler_.prefetch_next();
 #pragma unroll 1
-        for (int n_block = n_blocks - 1; n_block >= 0; --n_block) {
-            if (n_block > 0) {
+        for (int n_block = n_blocks - 1; n_block >= first; --n_block) {
+            if (n_block > first) {
                 load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_block - 1);
             } else {
                 scheduler_.prefetch_next();

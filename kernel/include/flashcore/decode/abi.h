@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "flashcore/core/local_abi.h"
 #include "flashcore/core/operand.h"
 
 struct FlashcoreDecodeArguments {
@@ -45,6 +46,8 @@ struct FlashcoreDecodeArguments {
     const float* q_scale;       // (batch, kv_heads), on the device, or null for 1: value = element * scale. E4M3 queries only
     const float* k_scale;       // the same of K and V. E4M3 caches only. New rows are divided by it
     const float* v_scale;
+    const void* sinks;       // (heads), on the device, contiguous: a logit per query head, not scaled, or null
+    uint32_t* loaded_tiles;  // on the device: the launch adds the KV tiles that it loads, or null
     int64_t table_stride;       // elements from one sequence's row to the next
     float* lse;                 // (batch, heads, sq), packed queries (heads, total_q), contiguous, natural logarithm, or null
     void* workspace;            // aligned to 16 bytes, used by one launch at a time. Zero before the first launch. Every launch
@@ -59,6 +62,7 @@ struct FlashcoreDecodeArguments {
     int64_t k_scale_head_stride;
     int64_t v_scale_batch_stride;
     int64_t v_scale_head_stride;
+    FlashcoreLocal local;  // not with caches of E4M3
 };
 
 extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments);

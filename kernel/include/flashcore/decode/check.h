@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "flashcore/core/arguments.h"
+#include "flashcore/core/local_arguments.h"
 #include "flashcore/core/status.h"
 #include "flashcore/core/tensor_map.h"
 #include "flashcore/decode/abi.h"
@@ -21,6 +22,7 @@ constexpr size_t kWorkspaceAlignment = 16;
 constexpr int32_t kE4m3 = static_cast<int32_t>(DType::kE4m3);
 
 inline bool has_fp8_cache(const Arguments& args) { return args.cache_dtype == kE4m3; }
+inline bool is_local(const Arguments& args) { return args.local.enabled != 0; }
 inline bool is_packed(const Arguments& args) { return args.total_q > 0; }
 inline DType cache_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? kE4m3 : args.dtype); }
 inline DType new_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? args.new_dtype : args.dtype); }
@@ -59,6 +61,10 @@ inline Status check_cache(const Arguments& args) {
 }
 
 inline Status check_types(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
+    if (is_local(args) && has_fp8_cache(args)) {
+        return fail(Status::kInvalidArgument, "window, softcap, sinks: need a cache of 16 bits, but it is of E4M3");
+    }
     if (args.dtype == kE4m3 && !has_fp8_cache(args)) {
         return fail(Status::kInvalidArgument, "dtype: E4M3 queries need caches of E4M3");
     }

@@ -1,6 +1,7 @@
 // A consumer warp attends from 16 query rows to its part of the keys of a split, 16 or 32 keys at a time.
 #pragma once
 
+#include "flashcore/core/sink.cuh"
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/work_list.cuh"
@@ -9,6 +10,12 @@
 #include "flashcore/ptx/mma.cuh"
 
 namespace flashcore::decode {
+
+// The positions of a lane's rows, counted like keys from the first tile of the window.
+struct RowWindows {
+    int position[sm90::kRowsPerLane];
+};
+struct NoRowWindows {};
 
 template <class Tuning>
 class Consumer {
@@ -36,10 +43,11 @@ public:
             load_query(split);
             const FixupInfo fixup = fixup_info<kConfig.ragged>(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-            if constexpr (kConfig.ragged) {
+            if constexpr (kConfig.local && !holds_window(kConfig)) split_window_ = find_window(split);
+            if constexpr (holds_split(kConfig)) {
                 hold(split, fixup);
                 attend(split);
-                const HeldSplit held = shared_.held[warp_];
+                const HeldSplitOf<Tuning> held = shared_.held[warp_];
                 Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
             } else {
                 attend(split);
@@ -50,14 +58,6 @@ public:
     }
 
 private:
-    // Keeps a split in shared memory, because registers are short in the loop over its keys. The warps of a split meet before its
-    // end is over, and each has a place of its own.
-    __device__ __forceinline__ void hold(const RaggedSplit& split, const FixupInfo& fixup) {
-        __syncwarp();
-        if (lane_ == 0) shared_.held[warp_] = {split, fixup};
-        __syncwarp();
-    }
-
     // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
     __device__ __forceinline__ SplitOf<Tuning> pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);
@@ -82,6 +82,16 @@ private:
     __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split);
     __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r);
     __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r);
+    // In row_windows.cuh.
+    __device__ __forceinline__ void hold(const SplitOf<Tuning>& split, const FixupInfo& fixup);
+    __device__ __forceinline__ SplitWindow find_window(const SplitOf<Tuning>& split) const;
+    __device__ __forceinline__ KeyRange range_of(int skipped, int keys, int position) const;
+    __device__ __forceinline__ void place_row(int position, int r);
+    __device__ __forceinline__ int position_of(int r) const;
+    __device__ __forceinline__ SplitWindow split_window() const;
+    template <int kTiles>
+    __device__ __forceinline__ void mask_window(float (&scores)[kTiles][4], int key) const;
+    __device__ __forceinline__ float limited_score(float score) const;
 
     // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
     __device__ __forceinline__ void scale_maxima() {
@@ -211,18 +221,28 @@ private:
     // Sets scores of keys that a row may not see to -infinity, whatever they were.
     template <int kTiles>
     __device__ __forceinline__ void mask(float (&scores)[kTiles][4], int key) const {
+        if constexpr (kConfig.local) {
+            mask_window(scores, key);
+        } else {
 #pragma unroll
-        for (int half = 0; half < kTiles; ++half) {
+            for (int half = 0; half < kTiles; ++half) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
-                scores[half][i] = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
+                for (int i = 0; i < 4; ++i) {
+                    const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
+                    const bool visible = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2];
+                    scores[half][i] = visible ? score : sm90::minus_infinity();
+                }
             }
         }
     }
 
-    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero.
+    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero. So do those before every window: a
+    // server may have given their page to another sequence.
     __device__ __forceinline__ uint32_t pair_mask(int key) const {
+        if constexpr (kConfig.local) {
+            const int first = split_window().first_of_all;
+            return (first <= key && key < keys_ ? 0x0000FFFFu : 0u) | (first <= key + 1 && key + 1 < keys_ ? 0xFFFF0000u : 0u);
+        }
         return (key < keys_ ? 0x0000FFFFu : 0u) | (key + 1 < keys_ ? 0xFFFF0000u : 0u);
     }
 
@@ -272,6 +292,8 @@ private:
     uint32_t query_[kKSteps][4];
     // A member that 16-bit caches do not use would change their registers.
     [[no_unique_address]] std::conditional_t<kFp8, RowScales, NoRowScales> row_scales_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), RowWindows, NoRowWindows> window_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), SplitWindow, NoWindow> split_window_;
     SoftmaxState<kConfig.head_dim> state_;
 };
 
@@ -279,3 +301,4 @@ private:
 
 #include "flashcore/decode/attend_fp8.cuh"
 #include "flashcore/decode/query_rows.cuh"
+#include "flashcore/decode/row_windows.cuh"

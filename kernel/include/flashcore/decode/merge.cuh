@@ -5,6 +5,7 @@
 
 #include "flashcore/core/element.cuh"
 #include "flashcore/core/logarithm.cuh"
+#include "flashcore/core/sink.cuh"
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
@@ -247,12 +248,19 @@ private:
                                  (work_tile_.first_query + query) * out.sequence_stride + head * out.head_stride;
         const auto [row_max, sum] = columns.statistics;
         float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+        if constexpr (kConfig.local) inverse = end_row(row_max, sum, head).inverse;
         if constexpr (kConfig.fp8_cache) {
             if (sum != 0.0f) inverse *= scale_of(params_.v_scale, work_tile_.sequence, divide(head, rows_.group));
         }
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * rows_.group;
+        if constexpr (kConfig.local) {
+            const int64_t row = work_tile_.first_query + query;
+            params_.lse[kConfig.ragged ? static_cast<int64_t>(head) * params_.queries.total + row
+                                       : (work_tile_.sequence * heads + head) * rows_.sq + row] = end_row(row_max, sum, head).lse;
+            return;
+        }
         const float value = fmaf(row_max, kConfig.fp8_cache ? kLn2 : params_.scale, natural_log(sum));
         if constexpr (kConfig.ragged) {
             params_.lse[static_cast<int64_t>(head) * params_.queries.total + work_tile_.first_query + query] =
@@ -260,6 +268,12 @@ private:
         } else {
             params_.lse[(work_tile_.sequence * heads + head) * rows_.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
         }
+    }
+
+    // The sink joins the sums when all splits have been merged, so exactly once.
+    __device__ __forceinline__ RowEnd end_row(float row_max, float sum, int head) const {
+        const float sink = params_.local.sinks == nullptr ? sm90::minus_infinity() : load_sink(params_.local, head);
+        return end_with_sink(row_max, sum, params_.scale, sink);
     }
 
     const ParamsOf<Tuning>& params_;

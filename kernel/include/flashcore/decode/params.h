@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "flashcore/core/dtype.h"
+#include "flashcore/core/local.h"
 #include "flashcore/core/operand.h"
 #include "flashcore/core/sequence_range.h"
 #include "flashcore/core/variant.h"
@@ -104,14 +105,23 @@ struct RaggedParams : Params {
     int max_queries;
 };
 
+// With a window, also of queries that are not packed. Positions of keys and tiles in a split then count from the first tile that
+// any query of the sequence sees, so the work list has no others.
+struct LocalParams : RaggedParams {
+    Local local;
+};
+
 template <class Tuning>
-using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
+using PackedParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
                                     std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
+template <class Tuning>
+using ParamsOf = std::conditional_t<Tuning::config.local, LocalParams, PackedParamsOf<Tuning>>;
 template <class Tuning>
 using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 
 using DecodeVariant = Variant<Config, Params>;
 using Fp8DecodeVariant = Variant<Config, Fp8Params>;
 using RaggedDecodeVariant = Variant<Config, RaggedParams>;
+using LocalDecodeVariant = Variant<Config, LocalParams>;
 
 }  // namespace flashcore::decode

@@ -54,6 +54,9 @@ private:
     int entry_ = 0;
 };
 
+struct WindowStart {
+    int skipped;  // keys of the sequence before the first tile of its window
+};
 template <class Tuning>
 class Producer {
 public:
@@ -123,6 +126,7 @@ private:
 
     __device__ __forceinline__ void load(const SplitOf<Tuning>& split) {
         pages_.enter(split.sequence);
+        if constexpr (kConfig.local) enter_window(split);
         kv_head_ = kv_head_of(params_, packed_rows<Tuning>(params_), split.work_tile);
         if (!kConfig.ragged && params_.cache.new_keys > 0) append(split);
 #pragma unroll 1
@@ -132,13 +136,41 @@ private:
         }
     }
 
+    // Finds where the window of a split's sequence begins, and counts the tiles that follow.
+    __device__ __forceinline__ void enter_window(const SplitOf<Tuning>& split) {
+        const int keys = SequenceKeys{&params_.cache}(split.sequence);
+        window_.skipped = keys - split.keys;
+        if (params_.local.loaded_tiles != nullptr && lane_ == 0) {
+            atomicAdd(params_.local.loaded_tiles, static_cast<unsigned>(split.last - split.first));
+        }
+    }
+
+    // The sequence's keys, also those before the window.
+    __device__ __forceinline__ int all_keys(const Split& split) const {
+        if constexpr (kConfig.local) return window_.skipped + split.keys;
+        return split.keys;
+    }
+
+    __device__ __forceinline__ int key_of_tile(int tile) const {
+        if constexpr (kConfig.local) return window_.skipped + (tile << params_.split_policy.tile_shift);
+        return tile << params_.split_policy.tile_shift;
+    }
+
+    // The first split also appends the new keys before the window.
+    __device__ __forceinline__ int first_new_key(const Split& split) const {
+        if constexpr (kConfig.local) {
+            if (split.first == 0) return 0;
+        }
+        return key_of_tile(split.first);
+    }
+
     // One TMA copy for the keys and one for the values of each box. A box is a tile, or a page if that is smaller. Boxes without
     // keys are not loaded, because their scores are masked.
     __device__ __forceinline__ void load(const Split& split, int tile) {
         const int first = tile << params_.split_policy.tile_shift;
         const int keys = max_int(min_int(split.keys - first, 1 << params_.split_policy.tile_shift), 0);
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
-        const int key = first + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // key of this lane's box
+        const int key = key_of_tile(tile) + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
         const int slot = pages_.slot(key);
         if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
@@ -164,11 +196,11 @@ private:
         constexpr int kUnits = kConfig.head_dim / kUnitElements;
         const Cache& cache = params_.cache;
         // New keys are dropped only where the cache is full. Only then the length is read again.
-        const bool all_fit = cache.lengths == nullptr || split.keys < cache.capacity;
+        const bool all_fit = cache.lengths == nullptr || all_keys(split) < cache.capacity;
         const int old =
-            all_fit ? split.keys - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
-        const int first = max_int(split.first << params_.split_policy.tile_shift, old);
-        const int last = min_int(split.last << params_.split_policy.tile_shift, split.keys);
+            all_fit ? all_keys(split) - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
+        const int first = max_int(first_new_key(split), old);
+        const int last = min_int(key_of_tile(split.last), all_keys(split));
         if (first >= last) return;
         const int units = packed_rows<Tuning>(params_).heads * kUnits;  // per key
 #pragma unroll 1
@@ -228,6 +260,7 @@ private:
     WorkPosition begin_{};
     Pages pages_;
     int kv_head_ = 0;
+    [[no_unique_address]] std::conditional_t<kConfig.local, WindowStart, NoWindow> window_;
     sm90::RingPosition<kConfig.stages> ring_;
     sm90::RingPosition<kWorkQueueSlots> work_queue_;
 };

@@ -13,7 +13,11 @@ __device__ __forceinline__ void Consumer<Tuning>::load_query(const SplitOf<Tunin
 #pragma unroll
     for (int r = 0; r < sm90::kRowsPerLane; ++r) {
         const int row = first_row + r * sm90::kCoreMatrixRows;
-        hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
+        if constexpr (kConfig.local) {
+            place_row(split.keys - rows.sq + rows.query_of(rows.row_of(row)), r);
+        } else {
+            hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
+        }
         if constexpr (kFp8) {
             load_scaled_row(rows, work_tile, row, r);
         } else {

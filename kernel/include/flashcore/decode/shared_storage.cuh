@@ -10,11 +10,30 @@
 
 namespace flashcore::decode {
 
-// What a warp needs of a split when it has attended to all its keys.
+// The window of a split, the same for all of its rows.
+struct SplitWindow {
+    int skipped;       // the sequence's keys before the first tile, known only with a chunk
+    int first_of_all;  // the first key that any row of the sequence sees, counted from that tile
+};
+struct HeldWindow {
+    SplitWindow split;
+    int position[kRowTileRows];  // of the rows, counted like keys from the first tile
+};
+struct NoWindow {};
+
+// What a warp needs of a split when it has attended to all its keys, and of the window meanwhile.
 struct HeldSplit {
     RaggedSplit split;
     FixupInfo fixup;
 };
+template <class Tuning>
+struct HeldLocalSplit {
+    SplitOf<Tuning> split;
+    FixupInfo fixup;
+    HeldWindow window;
+};
+template <class Tuning>
+using HeldSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSplit<Tuning>, HeldSplit>;
 struct NothingHeld {};
 
 // A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).
@@ -32,7 +51,7 @@ struct alignas(kSharedAlignment) SharedStorage {
     sm90::RingBarriers<kConfig.stages> ring;
     EvenPartition cta_ranges;  // ranges of the work list, written before __syncthreads
     unsigned finished_splits;  // splits of the work tile that finished before this one
-    [[no_unique_address]] std::conditional_t<kConfig.ragged, HeldSplit[kConfig.consumer_warps], NothingHeld> held;
+    [[no_unique_address]] std::conditional_t<holds_split(kConfig), HeldSplitOf<Tuning>[kConfig.consumer_warps], NothingHeld> held;
 
     __device__ __forceinline__ void init_barriers() {
         work_queue_ring.init(kConfig.consumer_warps);

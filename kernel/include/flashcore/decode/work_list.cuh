@@ -27,12 +27,39 @@ struct RaggedSequenceKeys {
     }
 };
 
+// How many of a sequence's first keys no query sees. A multiple of a tile, and below the number of keys.
+__device__ __forceinline__ int skipped_keys(const LocalParams& params, int keys, int queries) {
+    const int first = visible_range(params.local.window, keys - queries, keys).first;
+    return min_int(first, max_int(keys - 1, 0)) >> params.split_policy.tile_shift << params.split_policy.tile_shift;
+}
+
+// The keys from the first tile on that a query sees through its window.
+template <bool kRagged>
+struct LocalSequenceKeys {
+    const LocalParams* params;
+
+    __device__ __forceinline__ int operator()(int sequence) const {
+        int keys = 0, queries = params->rows.sq;
+        if constexpr (kRagged) {
+            queries = sequence_range(params->queries, sequence).length;
+            keys = RaggedSequenceKeys{params}(sequence);
+            if (keys == kLeftOut) return keys;
+        } else {
+            keys = SequenceKeys{&params->cache}(sequence);
+        }
+        return keys - skipped_keys(*params, keys, queries);
+    }
+};
+
 template <class Tuning>
-using SequenceKeysOf = std::conditional_t<Tuning::config.ragged, RaggedSequenceKeys, SequenceKeys>;
+using AllSequenceKeysOf = std::conditional_t<Tuning::config.ragged, RaggedSequenceKeys, SequenceKeys>;
+template <class Tuning>
+using SequenceKeysOf =
+    std::conditional_t<Tuning::config.local, LocalSequenceKeys<Tuning::config.ragged>, AllSequenceKeysOf<Tuning>>;
 
 template <class Tuning>
 __device__ __forceinline__ SequenceKeysOf<Tuning> sequence_keys(const ParamsOf<Tuning>& params) {
-    if constexpr (Tuning::config.ragged) {
+    if constexpr (Tuning::config.ragged || Tuning::config.local) {
         return {&params};
     } else {
         return {&params.cache};
