@@ -23,9 +23,9 @@ struct Config {
     bool stale_max_speculation;  // exponentials with the old row max, a new max only if they are too large
     bool recompute_qk;           // if they are, compute QK again instead of keeping the scores in registers
     bool paged_kv;               // keys and values are in pages, which a whole warp loads
-    int flush_interval = 0;      // E4M3: KV blocks that the tensor cores add up before fp32 does
     bool local = false;          // the mask is a window. Sinks are possible. `causal` is true, for the positions of queries
     bool softcap = false;        // scores are capped, only with `local`
+    int flush_interval = 0;      // E4M3: KV blocks that the tensor cores add up before fp32 does
 };
 
 constexpr int kWarpThreads = 32;

@@ -29,8 +29,8 @@ public:
     using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
     static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
     static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
-    // With several row tiles few warps share the keys, so that each must have more of them in flight.
-    static constexpr int kWideParts = kConfig.ragged && kConfig.head_dim <= 128 ? 2 : 1;
+    // With several row tiles few warps share the keys, so that each must have more of them in flight. Not measured with windows.
+    static constexpr int kWideParts = kConfig.ragged && !kConfig.local && kConfig.head_dim <= 128 ? 2 : 1;
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
     static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
 
