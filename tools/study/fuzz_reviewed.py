@@ -28,7 +28,6 @@ def readers(folder: Path) -> Iterator[Found]:
     read = lambda data: alerts.parse_alert(data.decode(errors="replace"), f"{alert.id}.toml")  # noqa: E731 - one of several
     yield "alert", [alerts.text_of(alert).encode()], read, (SuiteError,)
     accepted = folder / acceptances.FOLDER / "a.toml"
-    accepted.parent.mkdir()
     text = "".join(f'{key} = "{"0" * 64}"\n' for key in ("base", "difference", "why", "owner")).encode()
     read = _through(accepted, lambda _: acceptances.read_acceptances(folder / "suite.toml"))
     yield "acceptance", [text], read, (SuiteError,)
@@ -48,4 +47,9 @@ def readers(folder: Path) -> Iterator[Found]:
 
 
 def _through(file: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    return lambda data: (file.write_bytes(data), read(file))[1]
+    def written(data: bytes) -> object:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        return read(file)
+
+    return written
