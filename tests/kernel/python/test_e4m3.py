@@ -89,7 +89,11 @@ def test_flash_attn_func_takes_e4m3(bindings: Any) -> None:
     assert (fields["causal"], fields["q_scale"], fields["k_scale"]) == (1, None, scale.address)
 
 
-def test_flash_attn_func_refuses_softcap_in_e4m3(bindings: Any) -> None:
-    with pytest.raises(NotImplementedError, match=r"^softcap: "):
-        bindings.flashcore.flash_attn_func(*make_arguments().values(), softcap=30.0)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("softcap", 30.0), ("window_size", (64, 0)), ("attention_chunk", 64), ("sinks", torch.empty(HEADS, dtype=torch.float32))],
+)
+def test_flash_attn_func_refuses_windows_caps_and_sinks_in_e4m3(bindings: Any, name: str, value: Any) -> None:
+    with pytest.raises(NotImplementedError, match=rf"^{name}: "):
+        bindings.flashcore.flash_attn_func(*make_arguments().values(), **{name: value})
     assert not bindings.kernels.calls

@@ -72,3 +72,34 @@ def test_a_counter_alone_asks_for_a_local_kernel(bindings: Any) -> None:
 def test_sinks_have_one_logit_per_query_head(bindings: Any, sinks: Any) -> None:
     with pytest.raises(ValueError, match=r"^sinks: "):
         bindings.flashcore.attention(Q, K, K, sinks=sinks)
+
+
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ({}, False),
+        ({"softcap": 30.0, "sinks": SINKS}, False),
+        ({"window_size": (99, 1)}, False),
+        ({"causal": True}, True),
+        ({"window_size": [98, -1]}, True),
+        ({"window_size": (-1, 0)}, True),
+        ({"attention_chunk": 64}, True),
+    ],
+)
+def test_rotated_queries_have_positions_of_their_own_under_a_mask(
+    bindings: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], own: bool
+) -> None:
+    seen = []
+
+    def rotate(q: Any, k: Any, *_tables: Any, causal: bool, **_options: Any) -> tuple[Any, Any]:
+        seen.append(causal)
+        return q, k
+
+    monkeypatch.setitem(bindings.flashcore.flash_attn_with_kvcache.__globals__, "rotate", rotate)
+    new, lengths = torch.empty(3, 2, 2, 64), torch.empty(3, dtype=torch.int32)
+    q, table = torch.empty(3, 2, 4, 64), torch.empty(9, 16)
+    bindings.flashcore.flash_attn_with_kvcache(
+        q, K, K, new, new, rotary_cos=table, rotary_sin=table, cache_seqlens=lengths, **options
+    )
+    assert seen == [own]
+    assert len(bindings.kernels.calls) == 1
