@@ -72,7 +72,7 @@ def test_a_bf16_query_beyond_the_range_of_fp16(flashcore: Any, d: int, kind: str
     torch.testing.assert_close(lse[..., 0].double(), sums, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("k_value", "v_value"), itertools.product([0.0, 1e-30, math.inf, -1.0], [1.0, 0.0, math.inf]))
+@pytest.mark.parametrize(("k_value", "v_value"), list(itertools.product([0.0, 1e-30, math.inf, -1.0], [1.0, 0.0, math.inf])))
 def test_scales_follow_the_formula(flashcore: Any, k_value: float, v_value: float) -> None:
     import torch
 
