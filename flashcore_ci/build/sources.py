@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -127,7 +128,7 @@ class Sources:
     def _header(self, folder: str, name: str) -> str | None:
         if (folder, name) not in self._header_paths:
             path, place = None, self.root / folder / name
-            if place.exists():  # most are not, and to resolve costs more
+            if os.path.exists(place):  # noqa: PTH110 - Path's raises for a name that is too long
                 with contextlib.suppress(ValueError):  # the name leads out of the checkout
                     path = files.resolve(place).relative_to(self.root).as_posix()
             self._header_paths[folder, name] = path if path is not None and self.exists(path) else None

@@ -70,15 +70,15 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
     start_profile = StartSignal(session.scratch / "go-profile")
     with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
-            probe = pool.submit(session.probe)
+            probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.collect, session, start_profile)
-            probed = probe.result()
+            probed = [probe.result() for probe in probes]
             for number in range(AHEAD):  # not before: more imports of torch at once would slow down correctness
                 timer.start(number, session.workloads(Kind.TIMING))
             observations = [observation for future in together for observation in future.result()]
-            unhealthy = probe_failure(probed)
+            unhealthy = next(filter(None, map(probe_failure, probed)), None)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
                 observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
             problem = unhealthy or session.check_exclusive()
@@ -92,7 +92,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
-            return observations, probed.environment
+            return observations, probed[0].environment
         finally:
             start_profile.cancel()
 

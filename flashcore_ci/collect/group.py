@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import GROUP_KINDS, Kind, Workload
@@ -22,8 +24,15 @@ def find_gpus(session: Session) -> tuple[str, ...]:
     if needed == 1:
         return (session.uuid,)
     model = nvml.read(session.uuid).name
-    others = (uuid for uuid in sorted(nvml.uuids()) if uuid != session.uuid and nvml.read(uuid).name == model)
-    return (session.uuid, *others)[:needed]
+    others = (uuid for uuid in sorted(nvml.uuids()) if uuid != session.uuid and _model(uuid) == model)
+    return (session.uuid, *itertools.islice(others, needed - 1))
+
+
+def _model(uuid: str) -> str:
+    """Return the name of a GPU, or "" if it does not answer."""
+    with contextlib.suppress(CannotCollectError):
+        return nvml.read(uuid).name
+    return ""
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flashcore_ci.adapters import host
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobResult, JobSpec, StartSignal
@@ -19,8 +19,8 @@ from flashcore_ci.model.suite import Workload
 Workloads = tuple[Workload, ...]
 MakeJob = Callable[[Workloads], JobSpec]
 T = TypeVar("T")
-AT_ONCE = max(4, len(os.sched_getaffinity(0)) // 4)
-"""Processes at a time, where the GPU need not be free. Each keeps a core busy for seconds, and imports frameworks."""
+AT_ONCE = max(4, min(12, host.cpus() // 4))
+"""Processes at a time, where the GPU need not be free. Each keeps a core busy for seconds, and takes GPU memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.shard import ShardFile
 
 MAX_ENTRIES = 256
@@ -13,9 +14,10 @@ MAX_ENTRIES = 256
 
 
 def matrix(shards: Sequence[ShardFile], files: Sequence[Path]) -> str:
-    """Return ``{"include": [...]}`` in one line. ValueError for more entries than GitHub runs."""
+    """Return ``{"include": [...]}`` in one line. UsageError for more entries than GitHub runs."""
     if len(shards) > MAX_ENTRIES:
-        raise ValueError(f"a matrix has at most {MAX_ENTRIES} jobs, and these are {len(shards)}")
+        what = f"a matrix has at most {MAX_ENTRIES} jobs, and these are {len(shards)}"
+        raise UsageError(what, fix="give a smaller --gpus and a new --out")
     entries = [
         {"name": f"shard {shard.index} of {shard.count}", "shard": file.name, "minutes": minutes(shard)}
         | ({"gpus": shard.needs.gpus} if shard.needs.gpus > 1 else {})

@@ -136,6 +136,7 @@ class IsolatedSubject:
             candidate.load()
         layout = Layout.of(inputs, outputs)
         if layout != self._layout:
+            self._layout = None  # until the candidate has mapped the memory
             if self._memory is not None:
                 self._memory.close()
             self._memory = SharedMemory(layout.bytes)

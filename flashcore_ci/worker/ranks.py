@@ -35,14 +35,16 @@ def lead(job: Job, result: Result) -> bool:
     size = int(job.options["gpus"])
     files = [job.folder / f"rank-{rank}.json" for rank in range(size)]
     ranks = [context.Process(target=be_rank, args=(str(job.folder / "job.json"), str(file), n)) for n, file in enumerate(files)]
-    for process in ranks:
-        process.start()
+    started: list[Any] = []
     try:
+        for process in ranks:
+            process.start()
+            started.append(process)
         return _Watch(job, result, files).follow(ranks)
     finally:
-        for process in ranks:
+        for process in started:
             process.kill()
-        for process in ranks:
+        for process in started:
             process.join()
 
 

@@ -83,9 +83,19 @@ def verify(parent: int, hidden: Iterable[Path], fixed: Iterable[Path], *, user: 
     return {"network": network, "user": users, "filesystem": OPEN if leaks else isolation.FILESYSTEM}
 
 
-def choose_user() -> int:
-    """Return a random user id, or 0 if this process may not change its own."""
-    return 0 if os.geteuid() else random.SystemRandom().randint(*USERS)
+def claim_user() -> tuple[int, socket.socket | None]:
+    """Return a user id, taken until this socket closes, or 0 if this process may not change its own."""
+    if os.geteuid():
+        return 0, None
+    for user in random.SystemRandom().sample(range(USERS[0], USERS[1] + 1), USERS[1] - USERS[0] + 1):
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0flashcore-ci-user-{user}")
+        except OSError:
+            claim.close()
+        else:
+            return user, claim
+    raise OSError(errno.EAGAIN, "other candidates have all user ids")
 
 
 def interpreter_paths() -> list[Path]:

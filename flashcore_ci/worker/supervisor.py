@@ -54,7 +54,7 @@ class Candidate:
         self._folder.chmod(0o755)
         home, files = self._folder / "home", self._copy_files()
         home.mkdir(mode=0o700)
-        self._user = sandbox.choose_user()
+        self._user, self._claim = sandbox.claim_user()
         if self._user:
             os.chown(home, self._user, self._user)
         elif os.geteuid():
@@ -141,6 +141,8 @@ class Candidate:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         _end_user(self._user)
+        if self._claim is not None:
+            self._claim.close()
         with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
             if text := errors.read(MAX_ERRORS):
                 (self._log_folder / f"{self._folder.name}.err").write_bytes(text)

@@ -155,3 +155,9 @@ def test_digests_are_the_same_in_every_version_of_python(root):
         "8054d851f21d00d02a2e06074acb3588a76bf8bf1be836320a0665119a6f8827",
         "b99ff8c272db6c44345ac0d8ac97e1759dc7e27bd46afe288063f28ece7b6aaf",
     ]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000, "near.h/b.h", "a\0b"], ids=("long", "deep", "in-a-file", "zero"))
+def test_a_header_that_no_file_can_be_is_absent(root, name):
+    (root / "kernel/src/k.cu").write_text(f'#include "{name}"\n')
+    assert Sources(root).closure("kernel/src/k.cu", ["kernel"]) == ("kernel/src/k.cu",)

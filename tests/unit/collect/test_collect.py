@@ -38,6 +38,9 @@ OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "control": {"stat
 FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
 
 
+SICK = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum is wrong"}}}
+
+
 class World:
     """What the machine does. Edit it before collecting."""
 
@@ -48,10 +51,10 @@ class World:
         self.failures = {}
         self.users = ()
         self.probe = {"probe": {"ok": True}}
-        self.blind = ""
+        self.blind, self.gpus, self.sick = "", "GPU-1", ""
 
     def read(self, gpu):
-        assert gpu == "GPU-1"
+        assert gpu in self.gpus
         return replace(STATE, users=self.users)
 
     def run(self, spec, start=None):
@@ -61,9 +64,10 @@ class World:
             if start.cancelled:
                 return self.result({}, STOPPED)
         self.kinds.append(spec.kind)
-        assert spec.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1"
-        if spec.kind == "probe":
-            return self.result(self.probe, self.failures.get("probe"))
+        gpu = spec.variables["CUDA_VISIBLE_DEVICES"]
+        if spec.kind == "probe" and gpu in self.gpus.split(","):
+            return self.result(SICK if gpu == self.sick else self.probe, self.failures.get("probe"))
+        assert gpu == self.gpus
         failure = self.failures.get(spec.kind)
         outcomes = {} if failure else {workload.id: dict(self.outcomes[spec.kind]) for workload in spec.workloads}
         return self.result(outcomes, failure)
@@ -199,11 +203,21 @@ def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
 
 
 def test_an_unhealthy_gpu_blames_no_kernel(world, tmp_path):
-    world.probe = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum is wrong"}}}
+    world.probe = SICK
     found = reasons(collected(tmp_path))
     assert set(found) == {Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING}
     assert all(codes == {Code.DEVICE_UNHEALTHY} for codes in found.values())
     assert "timing" not in world.kinds
+
+
+@pytest.mark.parametrize("sick", ["", "GPU-1", "GPU-2"])
+def test_every_gpu_of_a_group_is_probed(world, tmp_path, sick):
+    kinds, plan = (Kind.CORRECTNESS, Kind.TIMING), make_plan()
+    pairs = tuple(replace(each, params=(("gpus", 2), *each.params), collect=kinds) for each in plan.workloads)
+    world.gpus, world.sick = "GPU-1,GPU-2", sick
+    measured, _ = collect._measure(make_session(tmp_path, plan=replace(plan, workloads=pairs), group=("GPU-1", "GPU-2")))
+    assert {seen.kind for seen in measured} == set(kinds)
+    assert {seen.missing and seen.missing.code for seen in measured} == {Code.DEVICE_UNHEALTHY if sick else None}
 
 
 def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):

@@ -16,6 +16,7 @@ from flashcore_ci.collect import group
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import NEXT_STEP, Code
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
@@ -46,6 +47,18 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_the_chosen_gpu_and_the_first_other_are_the_group(session: Session, gpus: dict[str, str]) -> None:
     assert group.find_gpus(session) == ("GPU-2", "GPU-1")
     gpus["GPU-1"] = "NVIDIA L4"
+    assert group.find_gpus(session) == ("GPU-2", "GPU-3")
+
+
+def test_a_gpu_that_does_not_answer_is_no_neighbour(
+    session: Session, gpus: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(uuid: str) -> Any:
+        if uuid == "GPU-1":
+            raise CannotCollectError("GPU-1 is lost", fix="reset it")
+        return replace(SOUND, uuid=uuid, name=gpus[uuid])
+
+    monkeypatch.setattr(group.nvml, "read", read)
     assert group.find_gpus(session) == ("GPU-2", "GPU-3")
 
 

@@ -1,3 +1,5 @@
+import os
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,3 +121,13 @@ def test_a_stopped_run_does_not_blame_the_machine(monkeypatch):
     monkeypatch.setattr(isolation.child.process, "stopping", lambda: False)
     assert isolation._unless_unhealthy({"pair": result}, lambda: False)["pair"].missing.code is Code.DEVICE_UNHEALTHY
     assert isolation._unless_unhealthy({"pair": result}, lambda: True)["pair"].missing is dead
+
+
+@pytest.mark.parametrize(("cpus", "at_once"), [(None, 4), (2, 4), (16, 4), (32, 8), (224, 12)])
+def test_processes_at_a_time_fit_the_host_and_the_gpu(monkeypatch, cpus, at_once):
+    if cpus is None:  # macOS
+        monkeypatch.delattr(os, "sched_getaffinity")
+        monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    assert runpy.run_path(isolation.__file__, run_name="again")["AT_ONCE"] == at_once

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from flashcore_ci.fleet import ci
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 
@@ -44,7 +45,7 @@ def test_the_schema_can_refuse(wrong: object) -> None:
 
 
 def test_a_matrix_has_githubs_limit() -> None:
-    with pytest.raises(ValueError, match="at most 256 jobs"):
+    with pytest.raises(UsageError, match="at most 256 jobs"):
         ci.matrix((SHARD,) * 257, (Path("x"),) * 257)
 
 

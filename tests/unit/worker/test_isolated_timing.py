@@ -4,6 +4,7 @@ import pytest
 
 from flashcore_ci.worker import isolated_timing
 from flashcore_ci.worker.clocks import Burst
+from flashcore_ci.worker.isolated_bursts import Bursts as RealBursts
 from flashcore_ci.worker.isolated_timing import WINDOW_PAIRS, _is_settled
 from flashcore_ci.worker.steady_state import Block
 
@@ -97,3 +98,14 @@ def test_the_first_pair_has_a_trap_and_every_burst_an_audit(asked):
 
 def test_the_number_of_sets_grows_until_a_burst_is_long():
     assert isolated_timing._choose(Bursts(), None, batched=False) == (16, False)
+
+
+def test_a_trap_delivers_as_any_burst_of_as_many_launches(monkeypatch):
+    bursts, delivered = object.__new__(RealBursts), []
+    bursts._private = list(range(16))
+    monkeypatch.setattr(bursts, "_change_somewhere", lambda values: (-1, "expected"))
+    monkeypatch.setattr(bursts, "run", lambda *_, **__: delivered.extend(bursts._private))
+    monkeypatch.setattr(bursts, "_compare", lambda expected: None)
+    bursts.trap(None, 16, 8, graph=False)
+    assert len(delivered) == 8
+    assert delivered.count(-1) == 1

@@ -191,3 +191,26 @@ def test_ranks_with_other_readings_disagree() -> None:
 
 def test_times_need_no_readings() -> None:
     assert ranks.combine([{"seconds": 1.0, "ms": 2.0}, {"seconds": 3.0, "ms": 2.0}]) == {"seconds": 3.0, "ms": 2.0}
+
+
+def test_a_rank_that_cannot_start_ends_those_before_it(two: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    class Process:
+        def __init__(self, target: Any, args: tuple[str, str, int]) -> None:
+            self.rank = args[-1]
+
+        def start(self) -> None:
+            if self.rank:
+                raise BlockingIOError("no more processes")
+
+        def kill(self) -> None:
+            calls.append(f"kill {self.rank}")
+
+        def join(self) -> None:
+            calls.append(f"join {self.rank}")
+
+    monkeypatch.setattr(ranks.multiprocessing, "get_context", lambda _: SimpleNamespace(Process=Process))
+    with pytest.raises(BlockingIOError):
+        ranks.lead(two.job, two.result)
+    assert calls == ["kill 0", "join 0"]
