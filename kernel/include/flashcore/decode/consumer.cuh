@@ -124,6 +124,9 @@ private:
     __device__ __forceinline__ void attend(const SplitOf<Tuning>& split, int tile) {
         const PackedRows rows = packed_rows<Tuning>(params_, split);
         const int tile_shift = kConfig.ragged ? rows.tile_shift : params_.rows.tile_shift;
+        if constexpr (kConfig.ragged) {
+            if (rows.heads == 1 && rows.tile_of(warp_) * kRowTileRows >= rows.count) return;  // a row tile of no rows
+        }
         if constexpr (kWideParts > 1) {
             if (rows.heads == 1 && tile_shift > 0) {
                 attend_groups<kWideParts>(rows, tile_shift, tile);

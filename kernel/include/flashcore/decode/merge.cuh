@@ -70,7 +70,13 @@ public:
                 }
                 barrier();
             }
-            add_up(pass, over_splits);
+            if constexpr (kConfig.ragged) {
+                if (over_splits) {
+                    add_up_splits();
+                    return;
+                }
+            }
+            add_up(pass, !kConfig.ragged && over_splits);
             if (over_splits) return;
             if (pass + 1 < halves) {
                 barrier();  // before the sums are overwritten. After the last pass, the barrier after the next statistics
@@ -170,6 +176,11 @@ private:
             }
         }
     }
+
+    // In merge_splits.cuh.
+    __device__ __forceinline__ void add_up_splits() const;
+    template <int kItems>
+    __device__ __forceinline__ void combine_splits(ColumnPair (&columns)[kItems], int first, int items) const;
 
     // Adds in the order of the warps of this row tile.
     __device__ __forceinline__ ColumnPair combine_warps(int row, int pair) const {
@@ -286,3 +297,5 @@ private:
 };
 
 }  // namespace flashcore::decode
+
+#include "flashcore/decode/merge_splits.cuh"
