@@ -42,6 +42,7 @@ NO_GRADIENT = OPTIONAL_TENSORS[2:]
 PACKED_RANK = 3
 Tensors = tuple[Any, ...]  # torch.Tensor or None
 PHILOX_WORDS = 2
+BACKWARD_ARGUMENTS = 14
 
 
 def compute(
@@ -102,7 +103,7 @@ def _complete(rest: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _bwd(*given: Any) -> Any:
     """Call PyTorch's backward. Its rows without keys have a log-sum-exp of +inf, ours of -inf."""
-    dout, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, *window = given
+    dout, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, left, right = (*given, -1, -1)[:BACKWARD_ARGUMENTS]
     if cu_q is None:
         max_q, max_k = q.shape[1], k.shape[1]
     elif max_q is None or max_k is None:
@@ -111,7 +112,6 @@ def _bwd(*given: Any) -> Any:
     arguments = (
         dout, q, k, v, out, torch.where(lse == -math.inf, math.inf, lse), cu_q, cu_k, max_q, max_k, 0.0, causal, philox, philox[:0]
     )  # fmt: skip
-    left, right = window or (-1, -1)
     options = {"scale": scale}
     if left >= 0 or (right >= 0 and not causal):
         options |= {"window_size_left": None if left < 0 else left, "window_size_right": None if right < 0 else right}
