@@ -6,7 +6,7 @@ struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 128, .dtype = flashcore::attention::DType::kE4m3, .causal = false, .tile_m = 128,
         .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 2,
-        .ping_pong_barrier = true, .query_in_registers = false,
+        .ping_pong_barrier = false, .query_in_registers = false,
         .tma_store_epilogue = false, .stale_max_speculation = true,
         .recompute_qk = false, .paged_kv = false, .flush_interval = 4};
 };
