@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from flashcore_ci.judge import no_drift, no_slower, summary
 from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import MatchedEvidence, Matcher, Source
 from flashcore_ci.judge.references import ComparisonContext, References
-from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for
+from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for, on_primary_scale
 from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import is_covered, was_same_code
-from flashcore_ci.model.metrics import SCATTER, primary_scale
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing, Samples
-from flashcore_ci.model.suite import STATIC_KINDS, Kind, Roof, Scope, Severity, Statistic, Trust, Waiver
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Trust, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
 __all__ = ["Source", "is_comparison_final", "judge", "matched_evidence", "workloads_without_base"]
@@ -170,8 +168,8 @@ def comparison_context(
     named = plan.accepts is not None and provenance.device is not None and provenance.device.name in plan.accepts.devices
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
-    vouched = is_live or named
-    return ComparisonContext(roof=_roof(plan, check), rows=rows, provenance=provenance, references=references, vouched=vouched)
+    vouched, roof = is_live or named, plan.roof(check.target)
+    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references, vouched=vouched)
 
 
 def _evaluate_matches(
@@ -190,23 +188,12 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
             return evaluate_missing(Missing(code=Code.ESTIMATED_WORK, message=guess))
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
-            return evaluate(_on_primary_scale(plan, check), match.observation)
+            return evaluate(on_primary_scale(check, plan), match.observation)
         provenance, is_live = match.source.evidence.provenance, match.source.origin.kind == "live"
         context = comparison_context(plan, check, provenance, references, same_code=same_code, is_live=is_live)
         return evaluate_relative(check, match.observation, context)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return evaluate_missing(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
-
-
-def _on_primary_scale(plan: Plan, check: Check) -> Check:
-    """Name the samples that the row's roof decides."""
-    if check.gate.metric != SCATTER:
-        return check
-    return replace(check, gate=replace(check.gate, metric=primary_scale(_roof(plan, check)).metric))
-
-
-def _roof(plan: Plan, check: Check) -> Roof:
-    return next(workload.roof for workload in plan.workloads if workload.id == check.target)
 
 
 def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> str:

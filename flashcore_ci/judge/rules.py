@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashcore_ci.judge.stats import descriptive
 from flashcore_ci.judge.stats.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
-from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.plan import Check
+from flashcore_ci.model.metrics import METRICS, SCATTER, primary_scale
+from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
 from flashcore_ci.model.verdict import Outcome, Reason
@@ -60,6 +60,13 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
     code = Code.UNDER_LIMIT if is_below else Code.OVER_LIMIT
     reason = Reason(code=code, message=f"{amount} is not {condition}", facts=facts)
     return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
+
+
+def on_primary_scale(check: Check, plan: Plan) -> Check:
+    """Name the samples that the row's roof decides."""
+    if check.gate.metric != SCATTER:
+        return check
+    return replace(check, gate=replace(check.gate, metric=primary_scale(plan.roof(check.target)).metric))
 
 
 def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
