@@ -136,6 +136,23 @@ def test_a_backward_that_is_not_served_is_refused_by_name(operators: SimpleNames
         out.sum().backward()
 
 
+@pytest.mark.parametrize(("window", "options"), [((5, -1), (5, None)), ((5, 0), (5, 0)), ((-1, 7), (None, 7)), ((-1, -1), None)])
+def test_a_window_reaches_the_backward_without_what_equals_a_default(
+    operators: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, window: tuple[int, int], options: tuple[Any, Any] | None
+) -> None:
+    """The dispatcher leaves out last arguments that equal their default."""
+    q, lse, seen = make(operators, 2, 8, 4, 64), operators.torch.zeros(2, 4, 8), []
+
+    def backward(_dout: Any, *tensors: Any, **given: Any) -> Any:
+        seen.append(given)
+        return tuple(map(operators.torch.zeros_like, tensors[:3]))
+
+    monkeypatch.setattr(operators.torch.ops.aten, "_flash_attention_backward", backward)
+    operators.ops.bwd(q, q, q, q, q, lse, None, None, None, None, 0.5, False, *window)
+    names = ("window_size_left", "window_size_right")
+    assert seen == [{"scale": 0.5, **(dict(zip(names, options, strict=True)) if options else {})}]
+
+
 def run_alone(operators: SimpleNamespace, code: str) -> str:
     """Run code in a new process with the package, and return what it printed."""
     text = f"import sys\nsys.path.insert(0, {str(KERNEL)!r})\nimport torch\n{code}"
