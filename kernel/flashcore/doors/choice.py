@@ -28,7 +28,7 @@ SERVED: dict[str, tuple[str, str]] = {
 _logged: set[tuple[str, str, str]] = set()
 
 
-class Refusal(NotImplementedError):
+class RefusalError(NotImplementedError):
     """No kernel of FlashCore serves the call. The text says what the Hopper kernels refused."""
 
 
@@ -50,7 +50,7 @@ def log_once(door: str, chosen: str, reason: str = "") -> None:
 
 
 def serve(name: str, *arguments: Any, door: str = "", **options: Any) -> Any:
-    """Call a function of FlashCore on the kernel that serves the arguments. Refusal if none does."""
+    """Call a function of FlashCore on the kernel that serves the arguments. RefusalError if none does."""
     function = find_hopper(name)
     if torch.compiler.is_compiling():  # the operators in a graph have no second kernel
         return function(*arguments, **options)
@@ -66,19 +66,19 @@ def serve(name: str, *arguments: Any, door: str = "", **options: Any) -> Any:
         log_once(door, "the Hopper kernels")
         return result
     if is_strict():
-        raise Refusal(f"{reason} (FLASHCORE_STRICT is set, so there is no other kernel)")
+        raise RefusalError(f"{reason} (FLASHCORE_STRICT is set, so there is no other kernel)")
     result = _call_triton(name, arguments, options)
     if result is None:
-        raise Refusal(reason)
+        raise RefusalError(reason)
     log_once(door, "the Triton kernel", reason)
     return result
 
 
 def attempt(door: str, function: Callable[[], Any], otherwise: Callable[[], Any], chosen: str) -> Any:
-    """Return the result of ``function``. After a Refusal log it once, and return that of ``otherwise``."""
+    """Return the result of ``function``. After a RefusalError log it once, and return that of ``otherwise``."""
     try:
         return function()
-    except Refusal as error:
+    except RefusalError as error:
         if is_strict():
             raise
         log_once(door, chosen, str(error))

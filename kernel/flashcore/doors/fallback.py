@@ -64,7 +64,7 @@ def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if prepared is None:
         return None
     tensors, problem, (causal, scale, window, softcap, sinks), out, return_lse = prepared
-    if not is_served(*tensors) or torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if not is_served(*tensors) or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
         return None
     left, right = window or (-1, -1)
     result = attend(*tensors, problem, scale=scale, sides=(left, 0 if causal else right), softcap=softcap, sinks=sinks, out=out)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flashcore.doors.choice import Refusal, attempt, serve
+from flashcore.doors.choice import RefusalError, attempt, serve
 
 SHORT = 16
 """The most queries of a sequence that the decode kernels serve."""
@@ -68,7 +68,7 @@ def _call_behind_padding(door: str, tensors: Any, limits: Limits, options: Optio
     begin = torch.arange(0, count * keys + 1, keys, dtype=torch.int32, device=device)
     sides = {"causal": causal, "softcap": softcap, "door": door}
     if sinks is not None:
-        raise Refusal("sinks: FlashCore has no kernel with them behind padding")
+        raise RefusalError("sinks: FlashCore has no kernel with them behind padding")
     if rows <= SHORT:
         places = begin[:-1, None] + (first[:, None] + torch.arange(keys, dtype=torch.int32, device=device)).clamp(max=keys - 1)
         pages = (tensor.reshape(count * keys, 1, 1, d) for tensor in (k, v))

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn import attention as torch_attention
 
-from flashcore.doors.choice import Refusal, attempt, serve
+from flashcore.doors.choice import RefusalError, attempt, serve
 
 NAME = "flashcore"
 KEY = "CUDA"
@@ -153,7 +153,7 @@ def _make_rest(query: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _refuse(**arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
-            raise Refusal(f"{name}: FlashCore has no kernel with it")
+            raise RefusalError(f"{name}: FlashCore has no kernel with it")
 
 
 torch_attention.register_flash_attention_impl(NAME, register_fn=Handle)

@@ -24,14 +24,18 @@ from typing import Any
 import torch
 
 from flashcore.doors import functions
-from flashcore.doors.choice import Refusal, is_strict, log_once
+from flashcore.doors.choice import RefusalError, is_strict, log_once
 from flashcore.doors.layers import attend
 
 NAMES = ("flashcore", "flashcore_fa3")
 DOOR = "Transformers"
 CUT, LENGTHS, PADDING, PACKED = range(4)
 MASK_RANK = 4
-_CAUSAL, _BOTH, _PACKED = "causal_mask_function", "bidirectional_mask_function", "packed_sequence_mask_function.<locals>.inner_mask"
+_CAUSAL, _BOTH, _PACKED = (
+    "causal_mask_function",
+    "bidirectional_mask_function",
+    "packed_sequence_mask_function.<locals>.inner_mask",
+)
 _WINDOWS = {"sliding_window_overlay.<locals>.inner_mask", "sliding_window_bidirectional_overlay.<locals>.inner_mask"}
 _DESCRIBED = {_CAUSAL, _BOTH, *_WINDOWS}
 
@@ -93,20 +97,20 @@ def make_mask(
             return torch.empty(PACKED, 0, 1, 1, dtype=torch.int32, device=device)
         return whole()
     causal = _CAUSAL in parts
-    end = q_offset + q_length - kv_offset if causal else kv_length
+    end, sizes = q_offset + q_length - kv_offset if causal else kv_length, (batch_size, q_length, kv_length)
     if attention_mask is None:
-        return _describe(end, None, (batch_size, q_length, kv_length), device)
+        return _describe(end, None, sizes, device)
     if is_tracing(attention_mask):  # holes in it cannot be seen in a graph
         return whole()
     valid = attention_mask[:, kv_offset : kv_offset + kv_length]
     blocks = (valid[:, 1:] & ~valid[:, :-1]).sum(1) + valid[:, 0]
     has_all, has_holes, is_late = torch.stack((valid.all(), (blocks > 1).any(), (~valid[:, 0]).any())).tolist()
-    if has_holes:
-        return whole()
     first = valid.int().argmax(1)
     if causal:  # padding on the right comes after every row that counts
-        return _describe(end, first if is_late else None, (batch_size, q_length, kv_length), device)
-    return _describe(end if has_all else first + valid.sum(1), None if has_all else first, (batch_size, q_length, kv_length), device)
+        first = first if is_late else None
+    else:
+        end, first = (end, None) if has_all else (first + valid.sum(1), first)
+    return whole() if has_holes else _describe(end, first, sizes, device)
 
 
 def _describe(end: Any, first: torch.Tensor | None, sizes: tuple[int, int, int], device: Any) -> torch.Tensor | None:
@@ -166,7 +170,9 @@ def _attend_packed(module: Any, query: Any, key: Any, value: Any, dropout: float
     from transformers.integrations.flash_attention import flash_attention_forward
 
     if dropout:
-        raise Refusal("dropout: FlashCore has no kernel with it. Set attention_dropout to 0, or use attn_implementation='sdpa'")
+        raise RefusalError(
+            "dropout: FlashCore has no kernel with it. Set attention_dropout to 0, or use attn_implementation='sdpa'"
+        )
     result: tuple[Any, None] = flash_attention_forward(module, query, key, value, None, **options)
     return result
 
@@ -184,6 +190,6 @@ def _to_sdpa(given: dict[str, Any]) -> Callable[[], Any]:
 
 def _leave(reason: str, otherwise: Callable[[], Any]) -> Any:
     if is_strict():
-        raise Refusal(reason)
+        raise RefusalError(reason)
     log_once(DOOR, "SDPA", reason)
     return otherwise()

@@ -57,7 +57,12 @@ def attention_varlen(
 
 
 def _rename(options: dict[str, Any]) -> dict[str, Any]:
-    names = {"softmax_scale": "scale", "window_size": "window", "return_attn_probs": "return_lse", "return_softmax_lse": "return_lse"}
+    names = {
+        "softmax_scale": "scale",
+        "window_size": "window",
+        "return_attn_probs": "return_lse",
+        "return_softmax_lse": "return_lse",
+    }
     ignored = {"deterministic", "num_splits", "pack_gqa", "sm_margin"}
     return {names.get(name, name): value for name, value in options.items() if name not in ignored}
 
@@ -77,13 +82,23 @@ def flash_attn_with_kvcache(
 ) -> Any:  # fmt: skip
     options, results = _rename(options), []
     if cu_seqlens_q is not None:
-        return attention_varlen(q, k_cache, v_cache, cu_seqlens_q, None, seqused_k=cache_seqlens, page_table=page_table, **options)
+        return attention_varlen(
+            q, k_cache, v_cache, cu_seqlens_q, None, seqused_k=cache_seqlens, page_table=page_table, **options
+        )
     return_lse = options.pop("return_lse", False)
     for b in range(len(q)):
-        length = k_cache.shape[1] if cache_seqlens is None else int(cache_seqlens if isinstance(cache_seqlens, int) else cache_seqlens[b])
+        length = (
+            k_cache.shape[1]
+            if cache_seqlens is None
+            else int(cache_seqlens if isinstance(cache_seqlens, int) else cache_seqlens[b])
+        )
         if k is not None:
             for i in range(k.shape[1]):
-                page, row = (b, length + i) if page_table is None else (page_table[b, (length + i) // k_cache.shape[1]], (length + i) % k_cache.shape[1])
+                page, row = (
+                    (b, length + i)
+                    if page_table is None
+                    else (page_table[b, (length + i) // k_cache.shape[1]], (length + i) % k_cache.shape[1])
+                )
                 k_cache[page, row], v_cache[page, row] = k[b, i], v[b, i]
             length += k.shape[1]
         own = (k_cache[b], v_cache[b]) if page_table is None else (

@@ -24,7 +24,9 @@ def door(kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     aten = torch.ops.aten
     names = [name for name in NAMES if hasattr(aten, name)]
 
-    def scaled(q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, debug: bool = False, *, scale: Any = None) -> Any:
+    def scaled(
+        q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, debug: bool = False, *, scale: Any = None
+    ) -> Any:
         previous.append(names[0])
         rows = [t.transpose(1, 2) for t in (q, k, v)]
         out, lse, *rest = aten._flash_attention_forward(
@@ -108,7 +110,9 @@ def test_flash_attention_is_preferred_while_the_door_is_open(door: SimpleNamespa
 
 
 @pytest.mark.parametrize("argument", [{"dropout_p": 0.5}, {"return_debug_mask": True}, {}])
-def test_a_refusal_reaches_the_previous_kernel_once(door: SimpleNamespace, argument: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_reaches_the_previous_kernel_once(
+    door: SimpleNamespace, argument: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """The previous kernel asks the second operator, which the door has too: the call must end there."""
     q, k, v = draw(door)
     door.sdpa.activate()

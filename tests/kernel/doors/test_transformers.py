@@ -70,7 +70,9 @@ def test_a_closed_door_is_closed(door: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pad", "right"), [((), False), ((4, 0, 2), False), ((4, 0, 2), True), ((8, 8, 8), False)], ids=["none", "left", "right", "most"]
+    ("pad", "right"),
+    [((), False), ((4, 0, 2), False), ((4, 0, 2), True), ((8, 8, 8), False)],
+    ids=["none", "left", "right", "most"],
 )
 def test_logits_equal_sdpas(door: SimpleNamespace, pad: Any, right: bool) -> None:
     model, inputs = make(door), draw(door, pad=pad, right=right)
@@ -138,7 +140,13 @@ def test_windows_and_caps(door: SimpleNamespace, name: str, cache: Any) -> None:
 
 def test_sinks_of_a_model(door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(
-        door, "GptOss", head_dim=16, num_local_experts=2, num_experts_per_tok=1, sliding_window=4, layer_types=["sliding_attention", "full_attention"]
+        door,
+        "GptOss",
+        head_dim=16,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention"],
     )
     with door.torch.no_grad():
         for layer in model.model.layers:

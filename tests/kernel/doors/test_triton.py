@@ -86,7 +86,14 @@ def test_pages_of_a_cache(fallback: Any, page: int) -> None:
     lengths = torch.tensor([30, 70], dtype=torch.int32)
     q = draw((2, 3, 4, 64))[0]
     check(
-        fallback, "flash_attn_with_kvcache", q, *pools, cache_seqlens=lengths, page_table=table, causal=True, lse="return_softmax_lse"
+        fallback,
+        "flash_attn_with_kvcache",
+        q,
+        *pools,
+        cache_seqlens=lengths,
+        page_table=table,
+        causal=True,
+        lse="return_softmax_lse",
     )
 
 
@@ -109,7 +116,9 @@ def test_what_it_does_not_serve_is_left_to_others(fallback: Any) -> None:
     assert fallback.call("attention", tuple(wide), {}) is None
 
 
-def test_it_serves_what_the_hopper_kernels_refuse(fallback: Any, kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_serves_what_the_hopper_kernels_refuse(
+    fallback: Any, kernels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     q, k, v = draw((2, 8, 4, 16), (2, 8, 2, 16), (2, 8, 2, 16))
@@ -120,7 +129,7 @@ def test_it_serves_what_the_hopper_kernels_refuse(fallback: Any, kernels: Simple
     expected = kernels.reference.flash_attn_func(q, k, v, causal=True)
     torch.testing.assert_close(functions.flash_attn_func(q, k, v, causal=True), expected, rtol=2e-2, atol=2e-3)
     monkeypatch.setenv("FLASHCORE_STRICT", "1")
-    with pytest.raises(kernels.choice.Refusal, match="q: is refused by the stand-in"):
+    with pytest.raises(kernels.choice.RefusalError, match="q: is refused by the stand-in"):
         functions.flash_attn_func(q, k, v, causal=True)
 
 
@@ -157,7 +166,9 @@ def test_it_compiles_without_a_gpu(arch: int, tmp_path: Path) -> None:
     code = COMPILE.format(kernel=str(Path(__file__).parents[3] / "kernel"), arch=arch, dims=(64, 128, 256))
     file = tmp_path / "build.py"  # Triton reads a kernel's source from its file
     file.write_text(code)
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {
+        "TRITON_CACHE_DIR": str(tmp_path)
+    }
     printed = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False)
     lines = printed.stdout.split("\n")[:-1]
     assert len(lines) == 9, printed.stderr[-2000:]
