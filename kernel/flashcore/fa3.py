@@ -7,6 +7,7 @@ allows one library per namespace, so a process has this package or FlashAttentio
 from __future__ import annotations
 
 import importlib.abc
+import importlib.machinery
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -217,8 +218,10 @@ def _publish() -> None:
     """Put the modules that FlashAttention-3's users import into ``sys.modules``."""
     package = ModuleType(NAMESPACE, __doc__)
     package.__path__ = []
+    package.__spec__ = importlib.machinery.ModuleSpec(NAMESPACE, None, is_package=True)
     for name in MODULES:
         module = ModuleType(name, __doc__)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)  # programs ask with find_spec whether it is there
         module.__dict__.update({function: globals()[function] for function in __all__}, flash_attn_3_gpu=torch.ops.flash_attn_3)
         sys.modules[name] = module
     sys.modules[NAMESPACE] = package

@@ -1,4 +1,4 @@
-"""Choose who computes a call: the Hopper kernels, the Triton kernel, or the framework itself.
+"""Choose what computes a call: the Hopper kernels, the Triton kernel, or the framework itself.
 
 Each choice is logged once, with the first reason. ``FLASHCORE_STRICT=1`` raises the reason instead of choosing anything but the Hopper kernels.
 """
