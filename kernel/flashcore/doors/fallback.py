@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-from flashcore.doors.triton_kernel import forward
+from flashcore.doors.triton_kernel import flashcore_triton_forward
 
 MAX_HEAD_DIM = 256
 DENSE_RANK = 4
@@ -102,7 +102,7 @@ def attend(
     strides = [stride for tensor in (q, k, v, out) for stride in (0, *tensor.stride())[-4:-1]]
     grid = (triton.cdiv(rows, tile.rows), heads, batch)
     with torch.cuda.device(q.device) if q.device.type == "cuda" else torch.no_grad():
-        forward[grid](
+        flashcore_triton_forward[grid](
             q, k, v, out, lse, *(q if tensor is None else tensor for tensor in (sinks, *problem)),
             scale / softcap if softcap else scale * LOG2_E, cap, *sides, rows, keys, heads // max(k.shape[-2], 1),
             problem.table.stride(0) if paged else 0, *strides, 0 if packed else lse.stride(0), lse.stride(-2),

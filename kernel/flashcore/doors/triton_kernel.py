@@ -57,7 +57,7 @@ def _step(
 
 
 @triton.jit
-def forward(
+def flashcore_triton_forward(
     Q, K, V, Out, Lse, Sinks, starts_q, starts_k, used_q, used_k, table,
     scale, softcap, left, right, rows, keys, group, table_stride,
     q_batch, q_row, q_head, k_batch, k_row, k_head, v_batch, v_row, v_head,
