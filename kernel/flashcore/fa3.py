@@ -20,6 +20,7 @@ from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_uns
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
 from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
+from flashcore.doors.private import flash_attn_backward, flash_attn_forward
 
 __all__ = [
     "flash_attn_combine",
@@ -223,6 +224,7 @@ def _publish() -> None:
         module = ModuleType(name, __doc__)
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)  # programs ask with find_spec whether it is there
         module.__dict__.update({function: globals()[function] for function in __all__}, flash_attn_3_gpu=torch.ops.flash_attn_3)
+        module.__dict__.update(_flash_attn_forward=flash_attn_forward, _flash_attn_backward=flash_attn_backward)
         sys.modules[name] = module
     sys.modules[NAMESPACE] = package
     vars(package)["flash_attn_interface"] = sys.modules[MODULES[1]]

@@ -63,7 +63,7 @@ def _rename(options: dict[str, Any]) -> dict[str, Any]:
         "return_attn_probs": "return_lse",
         "return_softmax_lse": "return_lse",
     }
-    ignored = {"deterministic", "num_splits", "pack_gqa", "sm_margin"}
+    ignored = {"deterministic", "num_splits", "pack_gqa", "sm_margin", "scheduler_metadata"}
     return {names.get(name, name): value for name, value in options.items() if name not in ignored}
 
 

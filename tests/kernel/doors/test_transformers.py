@@ -185,6 +185,20 @@ def test_continuous_batching_gives_the_same_tokens(door: SimpleNamespace) -> Non
     assert door.calls
 
 
+def test_a_step_over_pages_is_called_by_keyword(door: SimpleNamespace) -> None:
+    """Continuous batching does so on a GPU."""
+    from flashcore.doors import functions
+
+    torch = door.torch
+    q, k, v, pools = torch.randn(2, 1, 4, 16), torch.randn(2, 1, 2, 16), torch.randn(2, 1, 2, 16), torch.zeros(2, 6, 16, 2, 16)
+    table, used = torch.tensor([[3, 1], [0, -1]], dtype=torch.int32), torch.tensor([16, 0], dtype=torch.int32)
+    out = functions.flash_attn_with_kvcache(
+        q=q, k_cache=pools[0], v_cache=pools[1], k=k, v=v, cache_seqlens=used, page_table=table, causal=True, softmax_scale=0.25
+    )
+    torch.testing.assert_close(out[1, 0], v[1, 0].repeat_interleave(2, 0))
+    torch.testing.assert_close(pools[1][1, 0], v[0, 0])
+
+
 def test_gradients_reach_the_weights(door: SimpleNamespace) -> None:
     model, inputs = make(door).train(), draw(door)
     losses = []
