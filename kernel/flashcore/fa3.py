@@ -7,6 +7,7 @@ allows one library per namespace, so a process has this package or FlashAttentio
 from __future__ import annotations
 
 import importlib.abc
+import importlib.machinery
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -19,6 +20,7 @@ from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_uns
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
 from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
+from flashcore.doors.private import flash_attn_backward, flash_attn_forward
 
 __all__ = [
     "flash_attn_combine",
@@ -217,9 +219,12 @@ def _publish() -> None:
     """Put the modules that FlashAttention-3's users import into ``sys.modules``."""
     package = ModuleType(NAMESPACE, __doc__)
     package.__path__ = []
+    package.__spec__ = importlib.machinery.ModuleSpec(NAMESPACE, None, is_package=True)
     for name in MODULES:
         module = ModuleType(name, __doc__)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)  # programs ask with find_spec whether it is there
         module.__dict__.update({function: globals()[function] for function in __all__}, flash_attn_3_gpu=torch.ops.flash_attn_3)
+        module.__dict__.update(_flash_attn_forward=flash_attn_forward, _flash_attn_backward=flash_attn_backward)
         sys.modules[name] = module
     sys.modules[NAMESPACE] = package
     vars(package)["flash_attn_interface"] = sys.modules[MODULES[1]]
