@@ -22,7 +22,7 @@ Limits = tuple[torch.Tensor | None, torch.Tensor | None]
 
 def attend(door: str, tensors: Any, limits: Limits, options: Options, sinks: torch.Tensor | None) -> Any:
     """Attend from queries to keys, (batch, rows, heads, d), causally aligned bottom right."""
-    if limits == (None, None) and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if limits[0] is None and limits[1] is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         scale, causal, left, right, softcap = options
 
         def train() -> Any:
