@@ -85,10 +85,10 @@ selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_A
 .PHONY: lowest
 lowest: $(VENV)/.python ## Install the lowest versions that pyproject.toml allows, and try every command with them
 	rm -rf $(LOWEST)
-	$(BIN)/python -m venv $(LOWEST)
+	$(BIN)/python -m venv --without-pip $(LOWEST)
 	$(BIN)/python .github/checks/lowest_versions.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
-	$(BIN)/python .github/checks/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
+	$(BIN)/python -m pip --python $(LOWEST)/bin/python install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
+	$(LOWEST)/bin/python .github/checks/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
 
 .PHONY: lock
 lock: $(VENV)/.python ## Pin the newest allowed Python packages in .github/locks again (review the difference)
@@ -114,13 +114,13 @@ $(VENV)/.package: $(VENV)/.python pyproject.toml
 	$(PIP) --editable .
 	touch $@
 
-$(VENV)/.tests: $(VENV)/.package
+$(VENV)/.tests: $(VENV)/.python pyproject.toml
 	$(PIP) --editable '.[test]'
-	touch $@
+	touch $(VENV)/.package $@
 
-$(VENV)/.lint: $(VENV)/.tests
-	$(PIP) --editable '.[lint]'
-	touch $@
+$(VENV)/.lint: $(VENV)/.python pyproject.toml
+	$(PIP) --editable '.[test,lint]'
+	touch $(VENV)/.package $(VENV)/.tests $@
 
 $(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain-13.0.lock
 	$(BIN)/flashcore-ci toolchain install

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import compileall
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile them once, also where ``PYTHONDONTWRITEBYTECODE`` is set: a third of a command's time is compilation."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job behind a shell: no test could interrupt anything
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         for folder in STARTED:
             compileall.compile_dir(ROOT / folder, quiet=2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a time limit, a lock or a process that ends."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

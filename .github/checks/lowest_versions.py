@@ -35,21 +35,25 @@ def commands(text: str) -> list[str]:
     return COMMAND.findall(listed.split("\n\n")[0]) if found else []
 
 
-def helps(program: str, path: Sequence[str] = ()) -> Iterator[list[str]]:
-    """Run ``--help`` of every command and subcommand, and yield those that failed."""
-    argv = [program, *path, "--help"]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
-    print(" ".join(argv), done.returncode, flush=True)
-    if done.returncode != 0:
-        print(done.stderr, file=sys.stderr)
-        yield argv
-    for name in commands(done.stdout):
-        yield from helps(program, (*path, name))
+def helps(path: Sequence[str] = ()) -> Iterator[list[str]]:
+    """Run ``--help`` of every command here, and yield those that failed."""
+    from click.testing import CliRunner  # noqa: PLC0415 - the constraints are printed without it
+
+    from flashcore_ci.cli.main import cli  # noqa: PLC0415 - as above
+
+    argv = [*path, "--help"]
+    done = CliRunner().invoke(cli, argv)
+    print("flashcore-ci", *argv, done.exit_code, flush=True)
+    if done.exit_code != 0:
+        print(repr(done.exception), file=sys.stderr)
+        yield ["flashcore-ci", *argv]
+    for name in commands(done.output):
+        yield from helps((*path, name))
 
 
 def failures(program: str) -> list[list[str]]:
     """Return what failed of the help of all commands, the smoke suite's plan, and judging its recorded run."""
-    failed = list(helps(program))
+    failed = list(helps())
     for arguments in (["plan", "--suite", SUITE], ["judge", BUNDLE, "--suite", SUITE, "--out", OUT]):
         done = subprocess.run([program, *arguments], check=False, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=600)
         print(program, *arguments, done.returncode, flush=True)
@@ -61,7 +65,7 @@ def failures(program: str) -> list[list[str]]:
 def main(argv: list[str]) -> int:
     """Print the constraints, or try the program. 1 if a command failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--try", dest="program", type=Path, help="an installed flashcore-ci")
+    parser.add_argument("--try", dest="program", type=Path, help="the flashcore-ci that is installed with this Python")
     program = parser.parse_args(argv).program
     if program is None:
         print("\n".join(constraints((ROOT / "pyproject.toml").read_text(encoding="utf-8"))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,10 @@ HARDWARE_XIDS: dict[int, str] = {
 }  # fmt: skip
 """Xid numbers of the hardware or its firmware (NVIDIA, "Xid Errors"). Those of an application's own faults, as 13 and 31, are absent."""
 POLL_MS = 200
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
+MPS = "nvidia-cuda-mps"
+"""The name of its server, of which Linux keeps 15 characters."""
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
@@ -64,7 +68,7 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """Read the GPU with this index or UUID. CannotCollectError without one."""
+    """Read the GPU with this index or UUID, "" for the first visible one. CannotCollectError without one."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -97,10 +101,14 @@ def read(gpu: str) -> GpuState:
 
 
 def uuids() -> tuple[str, ...]:
-    """List the GPUs of this machine. CannotCollectError without a driver."""
+    """List the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves. CannotCollectError without a driver."""
     with _session() as nvml:
-        count = nvml.nvmlDeviceGetCount()
-        return tuple(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))
+        return _visible(nvml)
+
+
+def are_hidden() -> bool:
+    """Tell whether CUDA_VISIBLE_DEVICES hides every GPU."""
+    return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None
 
 
 @contextlib.contextmanager
@@ -150,6 +158,23 @@ def reasons(mask: int) -> tuple[str, ...]:
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 
+def divided_by(state: GpuState) -> str:
+    """Return MIG or MPS if it divides the GPU, so that no time on it is that of a whole one."""
+    return "MIG" if state.mig else "MPS" if any(user.name == MPS for user in state.users) else ""
+
+
+def neighbours(gpus: Sequence[str]) -> dict[str, int]:
+    """Return how busy each other GPU of this machine is, in per cent, as far as the driver answers."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(CannotCollectError), _session() as nvml:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            with contextlib.suppress(nvml.NVMLError):  # not a GPU that is measured
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                if (uuid := _text(nvml.nvmlDeviceGetUUID(handle))) not in gpus:
+                    found[uuid] = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    return found
+
+
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
     """List visible users that are neither descendants nor allowed (globs)."""
     named = [user for user in users if user.name and not user.descendant]
@@ -179,14 +204,34 @@ def _session() -> Iterator[Any]:
 
 
 def _text(value: object) -> str:
-    """Return a word of the driver. CannotCollectError for one that no driver writes: it becomes a file's name, and part of reports."""
+    """Return a word of the driver. CannotCollectError for one that no driver writes."""
     word = str(value)
     if not TEXT.fullmatch(word):
         raise CannotCollectError(f"the NVIDIA driver gives an impossible text: {word[:80]!r}", fix="flashcore-ci doctor")
     return word
 
 
+def _visible(nvml: Any) -> tuple[str, ...]:
+    """Return the visible GPUs in their order. Numbers are those of nvidia-smi."""
+    count = nvml.nvmlDeviceGetCount()
+    here = [nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+    chosen: list[str] = []
+    for name in map(str.strip, os.environ.get(VISIBLE, ",".join(here)).split(",")):
+        found = [uuid for index, uuid in enumerate(here) if name in {str(index), uuid}]
+        found = found or [uuid for uuid in here if name and uuid.startswith(name)]
+        if len(found) != 1 and not name.startswith("MIG-"):
+            break
+        chosen += found or [name]
+    return tuple(chosen)
+
+
 def _handle(nvml: Any, gpu: str) -> Any:
+    if not gpu and VISIBLE in os.environ:
+        if not (seen := _visible(nvml)):
+            message = f"{VISIBLE} is {os.environ[VISIBLE]!r}, and no GPU of this machine has that name"
+            raise CannotCollectError(message, fix="flashcore-ci doctor --gpu 0")
+        gpu = seen[0]
+    gpu = gpu or "0"
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 

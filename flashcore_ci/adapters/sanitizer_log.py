@@ -7,7 +7,6 @@ unknown. ``tests/recordings/sanitizer/sentences.tsv`` classifies what the pinned
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -29,7 +28,8 @@ LOST_TRACK = (
     "Record was suppressed", "max hazards number", "failed to handle", "injection library", "failed to initialize",
 )  # fmt: skip
 """Parts of the tool's sentences that mean that it may have missed errors."""
-API_ERROR = "Program hit "
+API_ERRORS = ("Program hit ", "Host API memory access error at host access to ")
+"""Findings without a kernel: a call that failed, and a copy that reads what was never written."""
 NOT_INSTRUMENTED = ("terminated before first instrumented API call", "terminated before first instrumented kernel launch")
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
 _STOPPED = re.compile(
@@ -37,6 +37,7 @@ _STOPPED = re.compile(
 )
 _COUNT = r"(0|[1-9]\d{0,11})"
 _ERRORS = r"(?:(1) error|(0|[2-9]|[1-9]\d{1,11}) errors)"
+SUMMARY = " SUMMARY: "
 _SUMMARY = re.compile(rf"ERROR SUMMARY: {_ERRORS}")
 _RACES = re.compile(rf"RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)")
 _UNPRINTED = re.compile(rf"ERROR SUMMARY: {_COUNT} errors? (?:was|were) not printed\. Use --print-limit option to adjust .*")
@@ -83,7 +84,8 @@ def parse(text: str, check: str) -> Log:
 def _parse(text: str, check: str) -> tuple[Log, list[Finding]]:
     """Return the log with as many findings as are kept, and all of them."""
     lines = _PREFIX.sub("", text).splitlines()
-    counts = {name: [_numbers(found) for line in lines if (found := form.fullmatch(line))] for name, form in _SUMMARIES.items()}
+    ends = [line for line in lines if SUMMARY in line]
+    counts = {name: [_numbers(found) for line in ends if (found := form.fullmatch(line))] for name, form in _SUMMARIES.items()}
     summaries, races = [count for (count,) in counts["total"]], [max(shown, e + w) for shown, e, w in counts["races"]]
     entry, unknown = _first_beyond(text, check)
     findings = list(_findings(text, check).values())
@@ -166,39 +168,39 @@ def _first_beyond(text: str, check: str) -> tuple[str, str]:
 def _read_lines(text: str, check: str) -> Iterator[tuple[str, str]]:
     """Yield each line with its kind, ``unknown`` if the grammar of this check's log does not have it here."""
     *lines, cut = text.split("\n")
-    seen: Counter[str] = Counter()
+    seen: set[str] = set()
     inside = False
     for index, (line, following) in enumerate(pairwise([*lines, ""])):
         found = _LINE.fullmatch(line)
         kind = _kind(found[1] or "", following) if found and line.isprintable() else "unknown"
-        is_due = {
-            "header": True,
-            "blank": True,
-            "detail": inside,
-            "entry": not any(seen[summary] for summary in _SUMMARIES),
-            "total": not seen["total"],
-            "races": check == "racecheck" and not seen["races"],
-            "unprinted": bool(seen["total"]) and not seen["unprinted"],
-        }
-        is_in_place = is_due.get(kind, False) and (kind == "header") == (index == 0)
+        is_due = (
+            kind in {"header", "blank"}
+            or (kind == "detail" and inside)
+            or (kind == "entry" and seen.isdisjoint(_SUMMARIES))
+            or (kind == "total" and "total" not in seen)
+            or (kind == "races" and check == "racecheck" and "races" not in seen)
+            or (kind == "unprinted" and "total" in seen and "unprinted" not in seen)
+        )
+        is_in_place = is_due and (kind == "header") == (index == 0)
         yield (kind if is_in_place else "unknown"), line
         inside = kind == "entry" or (inside and kind == "detail")
-        seen[kind] += 1
+        seen.add(kind)
     if cut:
         yield "unknown", f"(cut) {cut}"
 
 
 def _kind(content: str, following: str) -> str:
     """Name what this line is: ``entry`` starts a finding, a launch, or how the target ended."""
-    summary = next((name for name, form in _SUMMARIES.items() if form.fullmatch(content)), "")
-    if summary or not content:
-        return summary or "blank"
-    if content.startswith("  "):
-        return "detail"
+    if not content or content.startswith("  "):
+        return "detail" if content else "blank"
+    if summary := next((name for name, form in _SUMMARIES.items() if SUMMARY in content and form.fullmatch(content)), ""):
+        return summary
     if content == HEADER:
         return "header"
+    is_entry = (
+        _LAUNCH_LINE.fullmatch(content) or content.startswith(API_ERRORS) or _STOPPED.fullmatch(content) or _locate(content)
+    )
     next_is_place = following.startswith("=========     at ") and _locate(following) is not None
-    is_entry = _locate(content) or content.startswith(API_ERROR) or _LAUNCH_LINE.fullmatch(content) or _STOPPED.fullmatch(content)
     return "entry" if is_entry or next_is_place else "unknown"
 
 
@@ -209,8 +211,7 @@ def _findings(text: str, check: str) -> dict[tuple[str, str, str, int], Finding]
         body = "\n".join(line for line in lines if line != HEADER).strip()
         if not has_text or not body:
             continue
-        found = _locate(body)
-        if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
+        if _LAUNCH.search(f"{body}\n") or ((found := _locate(body)) is None and not any(error in body for error in API_ERRORS)):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
         kernel = (_FRAME.findall(body) or [kernel])[-1]  # the last function of a call chain is the entry function

@@ -25,6 +25,8 @@ class Sources:
         self._bytes: dict[str, bytes | None] = {}
         self._header_paths: dict[tuple[str, str], str | None] = {}
         self._includes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        self._names: dict[str, tuple[tuple[str, bool], ...]] = {}
+        self._line_readers: dict[str, bool] = {}
         self._problems: dict[tuple[str, str], Problem] = {}
         self._texts: dict[tuple[str, Callable[[str], str]], str] = {}
 
@@ -68,7 +70,7 @@ class Sources:
 
         ``exact``: always their bytes, because no one notices when they read themselves.
         """
-        is_exact = exact or any(python_text.sees_lines(self.text(path)) for path in (*paths, *others))
+        is_exact = exact or any(self._sees_lines(path) for path in (*paths, *others))
         if is_exact:
             return digest_of("python bytes", self.bytes_digest(paths))
         return digest_of(
@@ -111,15 +113,25 @@ class Sources:
     def _outside(self, path: str) -> Problem:
         """Find a header that may be outside of the checkout. Only a present file next to the includer may be in a parent folder."""
         folder = str(PurePosixPath(path).parent)
-        for name, is_quoted in tokens.includes(self.text(path)):
+        for name, is_quoted in self._named(path):
             if ".." in PurePosixPath(name).parts and not (is_quoted and self._header(folder, name)):
                 return 0, f"names the header {name}, which may be outside of the checkout"
         return None
 
+    def _sees_lines(self, path: str) -> bool:
+        if path not in self._line_readers:
+            self._line_readers[path] = python_text.sees_lines(self.text(path))
+        return self._line_readers[path]
+
+    def _named(self, path: str) -> tuple[tuple[str, bool], ...]:
+        if path not in self._names:
+            self._names[path] = tokens.includes(self.text(path))
+        return self._names[path]
+
     def _included(self, path: str, include_dirs: tuple[str, ...]) -> list[str]:
         if (path, include_dirs) not in self._includes:
             found = self._includes[path, include_dirs] = []
-            for name, quoted in tokens.includes(self.text(path)):
+            for name, quoted in self._named(path):
                 folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
                 header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
                 found += [header] if header is not None else []

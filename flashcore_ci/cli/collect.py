@@ -21,6 +21,7 @@ from flashcore_ci.run.request import Request
 @options.build
 @options.only
 @options.path("--shard", default=None, text="Measure only this shard, a file that `shard` wrote.")
+@click.option("--neighbours", metavar="UUID,UUID", help="GPUs for workloads of several, after --gpu.  [others of its model]")
 @options.measuring
 @options.as_json
 def command(*, out: Path, as_json: bool, **arguments: Any) -> int:

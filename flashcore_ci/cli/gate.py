@@ -54,9 +54,10 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
         arguments["base"] = arguments["base"] or "HEAD^"
     request = Request(out=out, environ=os.environ, suite_is_default=options.suite_is_default(), **arguments)
     if db is not None:
+        from flashcore_ci.run import history  # noqa: PLC0415 - rarely needed
+
         with extra():
-            from flashcore_ci.run import history  # noqa: PLC0415 - needs the extra `history`
-        history.check_address(db, os.environ)
+            history.check_address(db, os.environ)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT

@@ -56,10 +56,10 @@ def add(*, runs: tuple[Path, ...], as_json: bool, **arguments: Any) -> int:
 
     A run is stored once. Only runs of the protected branch with their statement feed detection. All others are kept apart.
     """
-    with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415 - needs the extra
+    from flashcore_ci.run import history  # noqa: PLC0415 - other commands read no runs
+
     how = history.Import(environ=os.environ, **arguments)
-    with console.ProgressLine(os.environ) as progress:
+    with console.ProgressLine(os.environ) as progress, extra():
         rows = [(str(path), str(added)) for path, added in history.add(runs, how, progress)]
     for path, added in rows:
         click.echo(f"{path}: {added}", err=True)

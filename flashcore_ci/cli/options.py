@@ -123,7 +123,7 @@ jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Co
 allow_process = click.option(
     "--allow-process", multiple=True, metavar="NAME", help="A process that may share the GPU. Repeatable."
 )
-gpu = click.option("--gpu", default="0", show_default=True, metavar="INDEX|UUID", help="The GPU to measure on.")
+gpu = click.option("--gpu", default="", show_default="the first visible", metavar="INDEX|UUID", help="The GPU to measure on.")
 lock_timeout = click.option(
     "--lock-timeout",
     type=Seconds(min=0),

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flashcore_ci.cli import console, options, signals
+from flashcore_ci.cli.extras import extra
 from flashcore_ci.run.request import Request
 from flashcore_ci.run.required_check import require
 
@@ -34,6 +35,9 @@ from flashcore_ci.run.required_check import require
     type=click.IntRange(0, 366),
     metavar="DAYS",
     help="Also require that no alert next to the suite stays without a decision for longer.",
+)
+@click.option(
+    "--db", metavar="URL", help="The history that `alerts update` wrote. An alert ends in a change only if it ended there."
 )
 @options.build
 @options.base_build
@@ -62,7 +66,7 @@ def command(
         raise click.UsageError("--base-evidence and --base-statement belong together: give both")
     rest = (base_evidence, base_statement) if base_evidence is not None and base_statement is not None else None
     request = Request(out=out, environ=os.environ, live=False, suite_is_default=options.suite_is_default(), **arguments)
-    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+    with signals.graceful(), console.ProgressLine(os.environ) as progress, extra():
         report = require(evidence, request, progress, needs=needs, demand=demand, base=base, statement=statement, rest=rest)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -1,7 +1,7 @@
 """Measure how timings scatter without a change and with a planted slowdown.
 
-The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work, whose cost a pilot measures.
-Each planted process times every level. Resumable after each process.
+The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work. Resumable after each
+process.
 """
 
 from __future__ import annotations

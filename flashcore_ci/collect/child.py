@@ -65,7 +65,7 @@ class StartSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job for one worker. ``permitted`` are exit statuses, ``wrap`` adds a tool."""
+    """A job for one worker. ``permitted`` are exit statuses, ``wrap`` adds a tool, ``should_stop`` ends it early."""
 
     kind: str
     name: str
@@ -79,6 +79,7 @@ class JobSpec:
     variables: Mapping[str, str] = field(default_factory=dict)
     permitted: frozenset[int] = frozenset({0})
     wrap: Wrap | None = None
+    should_stop: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
             cwd=spec.root,
             env=process.without_secrets(os.environ),
             variables={"PYTHONPATH": str(import_folder(spec.scratch)), **PYTHON_VARIABLES, **spec.variables},
-            should_stop=None if start is None else start.expired,
+            should_stop=spec.should_stop if start is None else start.expired,
         )
     except InterruptedRunError:
         return _without_outcomes(STOPPED, None, result_file)
@@ -187,10 +188,9 @@ def _are_masks(value: Any) -> bool:
 
 
 def _is_isolation(value: Any) -> bool:
-    names = {field.name for field in fields(Isolation)}
     return (
         isinstance(value, dict)
-        and set(value) == names
+        and set(value) == {field.name for field in fields(Isolation)}
         and all(isinstance(word, str) and len(word) <= MAX_WORD for word in value.values())
     )
 

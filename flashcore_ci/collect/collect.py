@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore_ci.adapters import ncu, nvml, process, sanitizer
+from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import comparison, correctness, group, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
@@ -30,6 +30,8 @@ AT_ONCE = {
 }
 """Collectors that run at the same time: a busy GPU does not change their readings. Profile and timing have the GPU alone."""
 
+MANY_CPUS = 8
+"""With so many, ncu's reports are read while kernels are timed."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -43,14 +45,16 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     _require_tools(session)
     gpus = group.find_gpus(session)
     with group.hold(session, gpus):
+        before = nvml.neighbours(gpus)
         measured = list(group.without_gpus(session, gpus))
         environment: dict[str, object] = {}
         for part in group.sessions(session, gpus):
             found, environment = _measure(part)
             measured += found
-        notes = _notes(nvml.unnamed_users(state.users), gpus)
         provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
+        busy = _busy_neighbours(before, nvml.neighbours(gpus))
+    notes = (*_notes(nvml.unnamed_users(state.users), gpus), *busy)
     return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
 
@@ -73,7 +77,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
-            profiling = pool.submit(profile.collect, session, start_profile)
+            profiling = pool.submit(profile.run, session, start_profile)
             probed = [probe.result() for probe in probes]
             for number in range(AHEAD):  # not before: more imports of torch at once would slow down correctness
                 timer.start(number, session.workloads(Kind.TIMING))
@@ -85,12 +89,15 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
-                observations += profiling.result()
+                reading = pool.submit(profile.read, session, profiling.result())
+                if host.cpus() < MANY_CPUS:
+                    reading.result()
                 problem = session.check_exclusive()
             else:
-                observations += _observe_missing(session, Kind.PROFILE, problem)
+                reading = pool.submit(_observe_missing, session, Kind.PROFILE, problem)
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
+            observations += reading.result()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
             return observations, probed[0].environment
         finally:
@@ -120,6 +127,11 @@ def _notes(unseen: tuple[nvml.User, ...], gpus: tuple[str, ...]) -> tuple[str, .
         *together,
         f"cannot tell which program uses the GPU as process {pids}: it may run in another container",
     )
+
+
+def _busy_neighbours(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[str]:
+    for uuid in sorted(uuid for uuid, load in before.items() if load or after.get(uuid)):
+        yield f"{uuid} of this machine was busy: {before[uuid]} % before the measurements, {after.get(uuid, 0)} % after them"
 
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:

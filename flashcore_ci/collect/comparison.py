@@ -197,10 +197,7 @@ def run_rounds(
     *,
     third: tuple[Session, dict[str, PairedSeries]] | None = None,
 ) -> list[str]:
-    """Run rounds until every series is over. Return the result files' names.
-
-    The workloads of a ``third`` side are timed in each round of theirs with it. Base and head alone decide when that ends.
-    """
+    """Run rounds until every series is over. Return the result files' names."""
     extra = third[1] if third is not None else {}
     sessions = {"base": base, "head": head} | ({ANCHOR: third[0]} if third is not None else {})
     runs = ProcessRuns(head.scratch)

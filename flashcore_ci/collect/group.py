@@ -19,12 +19,13 @@ from flashcore_ci.model.suite import GROUP_KINDS, Kind, Workload
 
 
 def find_gpus(session: Session) -> tuple[str, ...]:
-    """Return the session's GPU, then others of its model, as many as the plan needs or as there are."""
+    """Return the session's GPU, then its neighbours or others of its model, as many as the plan needs or as there are."""
     needed = max((workload.gpus for workload in session.plan.workloads), default=1)
     if needed == 1:
         return (session.uuid,)
     model = nvml.read(session.uuid).name
-    others = (uuid for uuid in sorted(nvml.uuids()) if uuid != session.uuid and _model(uuid) == model)
+    known = sorted(nvml.uuids()) if session.neighbours is None else session.neighbours
+    others = (uuid for uuid in known if uuid != session.uuid and _model(uuid) == model)
     return (session.uuid, *itertools.islice(others, needed - 1))
 
 

@@ -153,7 +153,7 @@ def _checked(name: Any) -> str:
 
 
 def _copies(one: Launched) -> list[list[tuple[Path, str]]]:
-    """Group cubins of equal machine code: the driver's cache holds what a framework's does, and nvdisasm refuses some of its files."""
+    """Group cubins of equal machine code. nvdisasm refuses some of the driver's cache."""
     groups: dict[tuple[str, str], list[tuple[Path, str]]] = {}
     for _, path, symbol in one.cubins:
         digest = elf.read(files.read(path, limit=objects.MAX_CUBIN, follow=False), "").digest
@@ -170,7 +170,7 @@ def _read_first(session: Session, one: Launched, copies: Sequence[tuple[Path, st
 
 
 def _read(session: Session, one: Launched, cubin: Path, symbol: str) -> tuple[Readings, tuple[str, ...]]:
-    """Observe an entry function as if nvcc had compiled it. A cubin does not tell spills from other local memory."""
+    """Observe an entry function as if nvcc had compiled it."""
     data = files.read(cubin, limit=objects.MAX_CUBIN, follow=False)
     code = elf.read(data, "")
     registers, stack = elf.resources(data)[symbol]

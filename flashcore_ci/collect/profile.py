@@ -44,13 +44,24 @@ class Profiler:
         return self.session.job("profile", "profile", workloads, seconds=seconds, wrap=lambda command: argv(command=command))
 
 
-def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
-    """Return one observation per workload, after ``start``."""
+Profiled = tuple[Profiler, isolation.Workloads, dict[str, WorkloadResult]]
+
+
+def run(session: Session, start: StartSignal) -> Profiled | None:
+    """Profile after ``start``. The GPU is free afterwards."""
     workloads = session.workloads(Kind.PROFILE)
     if not workloads:
-        return ()
+        return None
     profiler = Profiler(session)
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
+    return profiler, workloads, results
+
+
+def read(session: Session, profiled: Profiled | None) -> tuple[Observation, ...]:
+    """Return one observation per workload. It reads reports, and needs no GPU."""
+    if profiled is None:
+        return ()
+    profiler, workloads, results = profiled
     reports = profiler.reports
     with ThreadPoolExecutor() as pool:
         written = sorted(set(reports.values()))

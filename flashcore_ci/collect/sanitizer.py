@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +29,8 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
+SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
+SECOND = "+2"  # ends that process's name, and no workload's id
 
 Workloads = tuple[Workload, ...]
 
@@ -91,9 +93,10 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
-    groups = [group for group in (others, bulk) if group]
+    half = -(-len(others) // 2) if name == SLOWEST and len(others) >= 2 * MIN_HALF else len(others)
+    groups = [each for each in ((name, others[:half]), (name + SECOND, others[half:]), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
-        checked = pool.map(lambda group: _check_group(session, tool, version, name, group), groups)
+        checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}
 
 
@@ -107,7 +110,7 @@ def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
 
 
 def _check_group(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Check workloads together, then alone if not clean, to attribute findings."""
+    """Check workloads together until the log is not clean, then alone, to attribute findings."""
     unhealthy = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
 
     def together(workloads: Workloads) -> dict[str, CheckResult]:
@@ -147,12 +150,14 @@ def _is_final(reading: Reading) -> bool:
 
 def _run_check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     """Check in one process. For several workloads only a clean reading counts."""
-    bulk = _loads_bulk_copies(session, name, workloads[0])
+    check = name.removesuffix(SECOND)
+    bulk = _loads_bulk_copies(session, check, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
-    argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
-    results = _launch(session, name, workloads, lambda command: argv(command=command))
-    report = sanitizer_log.parse(process.read_text(log), name)
+    argv = partial(sanitizer.argv, tool, check, kernels=kernels, log=log, bulk=bulk)
+    should_stop = bool if len(workloads) == 1 else partial(_has_entry, log, check)
+    results = _launch(session, name, workloads, lambda command: argv(command=command), should_stop)
+    report = sanitizer_log.parse(process.read_text(log), check)
     checked = {}
     for workload in workloads:
         result = results[workload.id]
@@ -169,6 +174,12 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
             seconds=0.0 if completed is None else round(completed.seconds / len(workloads), 3),
         )
     return checked
+
+
+def _has_entry(log: Path, name: str) -> bool:
+    """Tell whether a finding is in the log so far."""
+    text = process.read_text(log)
+    return bool(sanitizer_log.parse(text[: text.rfind("\n") + 1], name).entry)
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
@@ -213,12 +224,14 @@ def between_marks(launches: Sequence[Launch] | Missing, index: int) -> ObservedL
     return ObservedLaunches(checked=checked, others=others)
 
 
-def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> dict[str, WorkloadResult]:
+def _launch(
+    session: Session, name: str, workloads: Workloads, wrap: Wrap, should_stop: Callable[[], bool] = bool
+) -> dict[str, WorkloadResult]:
     seconds, options = session.seconds(Kind.SANITIZER), {"launches": LAUNCHES}
     spec = session.job(
         "launch", name, workloads, seconds=seconds, options=options, variables=VARIABLES, permitted=NO_CRASH, wrap=wrap
     )
-    return isolation.run_once(spec)
+    return isolation.run_once(replace(spec, should_stop=should_stop))
 
 
 def _kernels(session: Session, workloads: Workloads) -> tuple[str, ...]:

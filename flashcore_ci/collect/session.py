@@ -38,7 +38,7 @@ class Session:
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
-    ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU.
+    ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
     """
 
     plan: Plan
@@ -61,6 +61,7 @@ class Session:
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] | None = None
     progress: Callable[[str], None] = print
 
     @property
@@ -231,12 +232,13 @@ class Session:
     def check_exclusive(self) -> Missing | None:
         """Return why these GPUs cannot be timed now (busy, or the driver fails), or None."""
         try:
-            users = [user for uuid in self.gpus for user in nvml.read(uuid).users]
+            states = [nvml.read(uuid) for uuid in self.gpus]
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
-        others = nvml.other_users(users, self.allow)
-        if not others:
-            return None
+        divided = next((why for state in states if (why := nvml.divided_by(state))), "")
+        others = nvml.other_users([user for state in states for user in state.users], self.allow)
+        if divided or not others:
+            return Missing(code=Code.GPU_BUSY, message=f"{divided} divides this GPU") if divided else None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)
         return Missing(code=Code.GPU_BUSY, message=f"also on this GPU: {named}")
 

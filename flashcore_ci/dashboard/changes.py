@@ -89,8 +89,12 @@ def _measured(usable: Sequence[Dot], estimate: float | None, half: float | None,
         return Change(status=Status.UNPROVEN, why=why, **known)
     if len({dot.code for dot in usable[-BEFORE - 1 :]}) == 1:
         return Change(status=Status.UNCHANGED, why="the same code", **known)
-    if half > WIDEST:
-        return Change(status=Status.UNPROVEN, why=f"its runs scatter: ±{100 * half:.1f} %", **known)
+    if half > WIDEST:  # it scatters, or the versions before differ
+        since, width = _since_version(usable)
+        if since is None or abs(since) > max(width, LEAST) or width > WIDEST:
+            return Change(status=Status.UNPROVEN, why=f"its runs scatter: ±{100 * half:.1f} %", **known)
+        known |= {"estimate": since, "half_width": width}
+        return Change(status=Status.UNCHANGED, why="as fast as the version before, and earlier ones differ", **known)
     if abs(estimate) > max(half, LEAST):
         slower = estimate > 0
         why = f"the newest of {len(usable)} runs is {'slower' if slower else 'faster'}"
@@ -106,6 +110,26 @@ def _estimate(line: Line, usable: Sequence[Dot]) -> tuple[float | None, float | 
         return (levels[-1] - mean(before) if before else None), None
     spread = sample_std(before) * math.sqrt(1 + 1 / len(before))
     return levels[-1] - mean(before), t_quantile(TAIL, len(before) - 1) * spread
+
+
+def _since_version(usable: Sequence[Dot]) -> tuple[float | None, float]:
+    """Return log(newest code / code before) of anchored points, with the half width of its 99.9 % interval."""
+    newest = usable[-1].code
+    old = next((dot.code for dot in reversed(usable) if dot.code != newest), None)
+    sides = [
+        [(dot.ratio, dot.error or 0.0) for dot in usable if dot.code == code and dot.ratio is not None] for code in (newest, old)
+    ]
+    if old is None or not all(sides):
+        return None, 0.0
+    (level, error), (before, other) = map(_mean_with_error, sides)
+    return level - before, t_quantile(TAIL, FEWEST) * math.hypot(error, other)
+
+
+def _mean_with_error(sittings: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean of sittings. Its error is what they state, or what they scatter if that is more."""
+    levels, root = [level for level, _ in sittings], math.sqrt(len(sittings))
+    stated = math.sqrt(mean([error**2 for _, error in sittings]))
+    return mean(levels), max(stated, sample_std(levels) if len(levels) > 1 else 0.0) / root
 
 
 def _since_a_month(line: Line, usable: Sequence[Dot], times: dict[int, int]) -> float | None:

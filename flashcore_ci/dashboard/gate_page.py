@@ -62,7 +62,7 @@ def _weeks(snapshot: Snapshot) -> Iterator[page.Cells]:
     for week, runs in sorted(weeks.items(), reverse=True):
         counts = Counter(run.outcome for run in runs)
         numbers = [len(runs), *(counts[o] for o in (Outcome.PASS, Outcome.WAIVED, Outcome.FAIL, Outcome.INCONCLUSIVE))]
-        time = f"{median(run.seconds for run in runs):,.0f} s"
+        time = f"{median(known):,.0f} s" if (known := [run.seconds for run in runs if run.seconds]) else page.NONE
         day = page.day(week * WEEK - 3 * 86_400)
         yield day, *(f"{number:,}" for number in numbers), share(counts[Outcome.INCONCLUSIVE], len(runs)), time
 
@@ -171,6 +171,8 @@ def _outcomes(runs: Sequence[RunRow]) -> list[str]:
 def _false_alerts(snapshot: Snapshot) -> Markup:
     closed = [alert for alert in snapshot.alerts if alert.state not in OPEN]
     false = [alert for alert in closed if alert.state in FALSE]
+    if not closed:
+        return tag("p", "No alert was closed yet.")
     text = f"{len(false)} of {formatting.plural(len(closed), 'closed alert')} ({share(len(false), len(closed))}) was ignored as false."
     return tag("div", tag("p", text), *_false_table(false, snapshot))
 

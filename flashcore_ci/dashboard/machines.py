@@ -38,18 +38,20 @@ def _machines(snapshot: Snapshot) -> Iterator[page.Cells]:
     dots: dict[int, list[Dot]] = defaultdict(list)
     for dot in (dot for line in snapshot.lines for dot in line.dots[-NEWEST:] if dot.run in runs):
         dots[runs[dot.run].machine.id].append(dot)  # type: ignore[union-attr]
-    for machine in snapshot.machines:
-        mine = [run for run in runs.values() if run.machine and run.machine.id == machine.id]
+    for uuid, name in dict.fromkeys((machine.uuid, machine.name) for machine in snapshot.machines):
+        ids = {machine.id for machine in snapshot.machines if (machine.uuid, machine.name) == (uuid, name)}
+        mine = [run for run in runs.values() if run.machine and run.machine.id in ids]
+        here = [dot for number in ids for dot in dots[number]]
         drivers = sorted({page.shown(run.driver, 20) for run in mine})
-        clocks = [dot.mhz for dot in dots[machine.id] if dot.mhz]
+        clocks = [dot.mhz for dot in here if dot.mhz]
         yield (
-            page.mono(page.shown(machine.uuid[:16])),
-            *(page.shown(machine.name), f"{len(mine):,}"),
+            page.mono(page.shown(uuid[:16])),
+            *(page.shown(name), f"{len(mine):,}"),
             page.moment(max(run.collected_at for run in mine)) if mine else page.NONE,
             ", ".join(drivers) or page.NONE,
             f"{median(clocks):,.0f} MHz" if clocks else page.NONE,
-            _share(_spread(dots[machine.id])),
-            _share([dot.error for dot in dots[machine.id] if dot.error]),
+            _share(_spread(here)),
+            _share([dot.error for dot in here if dot.error]),
         )
 
 

@@ -8,24 +8,30 @@ from dataclasses import dataclass, field
 
 from flashcore_ci.dashboard import page
 from flashcore_ci.judge.stats.descriptive import mean
-from flashcore_ci.model.dashboard import Line, Snapshot, Version
+from flashcore_ci.model.dashboard import Dot, Line, Snapshot, Version
 from flashcore_ci.model.history import EntryFacts, in_order
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html.markup import Child, Markup, tag
 
-MOST_OF_ENTRY = 8
-RESOURCES = ("Registers", "Stack", "Spills", "Shared memory", "Instructions")
-HEAD = ("Version", "First commit", "Day", *RESOURCES, "Reached", "Workload")
-NUMBERS = (3, 4, 5, 6, 7, 8)
+NEWEST = 8
+INTRODUCTION = (
+    "A version is one machine code of an entry function. Arrows compare with the version before. "
+    "Rates of other machines and days do not compare, and ratios to the anchor do."
+)
+RESOURCES = ("Registers", "Highest used", "Stack", "Spills", "Shared memory", "Instructions")
+HEAD = ("Version", "First commit", "Day", *RESOURCES, "Reached", "To the anchor")
+NUMBERS = range(3, 11)
+Level = tuple[float, float | None]
+"""Time, and log(version / anchor) where it was measured."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EntryVersion:
-    """One machine code of one entry function: where it came first, and the best that a workload reached with it."""
+    """One machine code of one entry function: where it came first, and the time of each workload with it."""
 
     facts: EntryFacts
     first: int
-    reached: dict[str, tuple[Line, float]] = field(default_factory=dict)
+    reached: dict[str, tuple[Line, Level]] = field(default_factory=dict)
 
 
 def render(snapshot: Snapshot) -> bytes:
@@ -37,7 +43,7 @@ def render(snapshot: Snapshot) -> bytes:
     single = [pair for pair in ordered if len(pair[1]) == 1]
     content = (
         tag("h1", "Kernel versions"),
-        tag("p", "A version is one machine code of an entry function. Arrows compare with the version before.", class_="soft"),
+        tag("p", INTRODUCTION, class_="soft"),
         *(_entry(symbol, found, snapshot) for symbol, found in changed),
         _singles(single, snapshot) if single else None,
         None if entries else tag("p", "No run has facts about code yet."),
@@ -69,14 +75,23 @@ def _order(snapshot: Snapshot) -> dict[int, int]:
     return {run.id: index for index, run in enumerate(ordered)}
 
 
-def reached(line: Line) -> dict[str, float]:
-    """Return the mean time of the shown points by code identity."""
+def reached(line: Line) -> dict[str, Level]:
+    """Return the means of the shown points by code identity."""
     identities = {version.code: version.identity for version in line.versions}
-    times: dict[str, list[float]] = defaultdict(list)
+    timed: dict[str, list[Dot]] = defaultdict(list)
     for dot in line.dots:
         if dot.ms is not None and dot.code in identities:
-            times[identities[dot.code]].append(dot.ms)
-    return {identity: mean(values) for identity, values in times.items()}
+            timed[identities[dot.code]].append(dot)
+    ratios = {identity: [dot.ratio for dot in dots if dot.ratio is not None] for identity, dots in timed.items()}
+    return {
+        identity: (mean([dot.ms or 0.0 for dot in dots]), mean(ratios[identity]) if ratios[identity] else None)
+        for identity, dots in timed.items()
+    }
+
+
+def _cells(line: Line | None, level: Level | None) -> tuple[str, str]:
+    ms, ratio = level or (None, None)
+    return page.rate(line, ms) if line else page.NONE, page.percent(ratio)
 
 
 def of_line(line: Line, snapshot: Snapshot, most: int) -> Markup:
@@ -84,25 +99,32 @@ def of_line(line: Line, snapshot: Snapshot, most: int) -> Markup:
     times = reached(line)
     versions = line.versions[-most - 1 :]
     rows = [_row(line, version, before, times, snapshot) for version, before in zip(versions, (None, *versions), strict=False)]
-    head = ("First commit", "Day", *RESOURCES, "Reached", "Points")
-    return page.grid("Versions", head, reversed(rows[-most:]), numeric=range(2, 9))
+    head = (*HEAD[1:], "Points")
+    return page.grid("Versions", head, reversed(rows[-most:]), numeric=range(2, 11))
 
 
-def _row(line: Line, version: Version, before: Version | None, times: dict[str, float], snapshot: Snapshot) -> page.Cells:
+def _row(line: Line, version: Version, before: Version | None, times: dict[str, Level], snapshot: Snapshot) -> page.Cells:
     code, old = snapshot.codes.get(version.code), snapshot.codes.get(before.code) if before else None
     run = snapshot.runs.get(version.first)
     return (
         page.run_link(run, "../"),
         page.day(run.commit.committed_at or run.collected_at) if run else page.NONE,
         *resources(code.entries if code else (), old.entries if old else ()),
-        page.rate(line, times.get(version.identity)),
+        *_cells(line, times.get(version.identity)),
         f"{version.runs:,}",
     )
 
 
 def resources(now: Sequence[EntryFacts], before: Sequence[EntryFacts]) -> Iterator[Child]:
     """Yield the cells of the worst entry function, with an arrow where it differs from before."""
-    for name, unit in (("registers", ""), ("stack", " B"), ("spills", " B"), ("shared", " B"), ("instructions", "")):
+    for name, unit in (
+        ("registers", ""),
+        ("highest", ""),
+        ("stack", " B"),
+        ("spills", " B"),
+        ("shared", " B"),
+        ("instructions", ""),
+    ):
         value, old = (max((_fact(entry, name) for entry in entries), default=None) for entries in (now, before))
         if value is None:
             yield page.NONE
@@ -116,6 +138,7 @@ def resources(now: Sequence[EntryFacts], before: Sequence[EntryFacts]) -> Iterat
 def _fact(entry: EntryFacts, name: str) -> int:
     return {
         "registers": entry.registers,
+        "highest": entry.highest_register,
         "stack": entry.stack_bytes,
         "spills": entry.spill_store_bytes + entry.spill_load_bytes,
         "shared": entry.static_shared_bytes + entry.dynamic_shared_bytes,
@@ -124,35 +147,52 @@ def _fact(entry: EntryFacts, name: str) -> int:
 
 
 def _entry(symbol: str, found: Sequence[EntryVersion], snapshot: Snapshot) -> Markup:
-    numbered = list(enumerate(found, start=1))[-MOST_OF_ENTRY:]
-    pairs = zip(numbered, (None, *(version for _, version in numbered)), strict=False)
-    rows = [_entry_row(f"v{number}", version, before, snapshot) for (number, version), before in pairs]
-    title = tag("h2", page.shown(symbol, 160), class_="mono symbol")
-    return tag("section", title, page.grid(f"Versions of {page.shown(symbol, 60)}", HEAD, reversed(rows), numeric=NUMBERS))
+    line = common(found)
+    numbered = list(enumerate(found, start=1))
+    pairs = zip(numbered, (None, *found), strict=False)
+    rows = [_entry_row(f"v{number}", version, before, line, snapshot) for (number, version), before in pairs][::-1]
+    label = f"ersions of {page.shown(symbol, 60)}"
+    grids = [
+        page.grid(name + label, HEAD, part, numeric=NUMBERS) for name, part in (("V", rows[:NEWEST]), ("Older v", rows[NEWEST:]))
+    ]
+    return tag(
+        "section",
+        tag("h2", page.shown(symbol, 160), class_="mono symbol"),
+        tag("p", "Reached on ", page.link_of(line), class_="soft") if line else None,
+        grids[0],
+        page.folded(formatting.plural(len(rows) - NEWEST, "older version"), grids[1]) if len(rows) > NEWEST else None,
+    )
 
 
 def _singles(single: Iterable[tuple[str, Sequence[EntryVersion]]], snapshot: Snapshot) -> Markup:
-    rows = [_entry_row(page.shown(symbol, 90), found[0], None, snapshot) for symbol, found in single]
-    table = page.grid("Entry functions with one version", ("Entry function", *HEAD[1:]), rows, numeric=NUMBERS)
+    lines = [common(found) for _, found in single]
+    rows = [
+        (*_entry_row(page.shown(symbol, 90), found[0], None, line, snapshot), page.link_of(line) if line else page.NONE)
+        for (symbol, found), line in zip(single, lines, strict=True)
+    ]
+    table = page.grid("Entry functions with one version", ("Entry function", *HEAD[1:], "Workload"), rows, numeric=NUMBERS)
     return page.section("single", f"{formatting.plural(len(rows), 'entry function')} with one version", table)
 
 
-def _entry_row(name: str, version: EntryVersion, before: EntryVersion | None, snapshot: Snapshot) -> page.Cells:
+def _entry_row(
+    name: str, version: EntryVersion, before: EntryVersion | None, line: Line | None, snapshot: Snapshot
+) -> page.Cells:
     run = snapshot.runs.get(version.first)
-    line, ms = best(version)
+    _, level = version.reached.get(line.key, (None, None)) if line else (None, None)
     return (
         page.mono(name),
         page.run_link(run),
         page.day(run.commit.committed_at or run.collected_at) if run else page.NONE,
         *resources((version.facts,), (before.facts,) if before else ()),
-        page.rate(line, ms) if line else page.NONE,
-        page.link_of(line) if line else page.NONE,
+        *_cells(line, level),
     )
 
 
-def best(version: EntryVersion) -> tuple[Line | None, float]:
-    """Return the workload with the highest rate, and its time."""
-    rated = [(line.flops or line.bytes or 0.0) / ms for line, ms in version.reached.values()]
-    if not rated:
-        return None, 0.0
-    return list(version.reached.values())[rated.index(max(rated))]
+def common(found: Sequence[EntryVersion]) -> Line | None:
+    """Return the workload that most versions were measured with. Of several, the one with the highest rate."""
+    counted: dict[str, tuple[int, float, Line]] = {}
+    for version in found:
+        for key, (line, (ms, _)) in version.reached.items():
+            count, rate, _ = counted.get(key, (0, 0.0, line))
+            counted[key] = (count + 1, max(rate, (line.flops or line.bytes or 0.0) / ms), line)
+    return max(counted.values(), key=lambda each: each[:2])[2] if counted else None

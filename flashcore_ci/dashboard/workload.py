@@ -129,6 +129,7 @@ def data(line: Line, snapshot: Snapshot) -> bytes:
         "run": [run.digest[: page.SHORT] for run in runs],
         "commit": [page.shown(run.commit.sha[: page.SHORT]) for run in runs],
         "at": [run.collected_at for run in runs],
+        "day": [run.commit.committed_at or run.collected_at for run in runs],
         "ratio": [_millionths(dot.ratio) for dot in line.dots],
         "error": [_millionths(dot.error) for dot in line.dots],
         **{name: [_digits(getattr(dot, name)) for dot in line.dots] for name in ("value", "ms", "mhz")},

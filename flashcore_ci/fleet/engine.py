@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a task ended on ``gpu``. ``lost``: why the machine ended it, by its own signs. ``failure``: any other reason.
+    """How a task ended on ``gpu`` (empty: on none, as too few are left). ``lost``: why the machine ended it, by its own signs. ``failure``: any other reason.
 
     ``is_broken``: the machine failed, and was not only taken away.
     """

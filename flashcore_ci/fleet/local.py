@@ -1,10 +1,12 @@
-"""All GPUs of this machine: one ``collect`` per GPU at a time."""
+"""All GPUs of this machine: one ``collect`` at a time on each."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import nvml, process
@@ -25,6 +27,8 @@ class LocalEngine:
     gpus: list[str]
     logs: Path
     verified: bool = True
+    _busy: set[str] = field(default_factory=set)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def slots(self) -> int:
         """Return the number of usable GPUs."""
@@ -35,43 +39,53 @@ class LocalEngine:
         self.gpus.remove(gpu)
 
     def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
-        """Measure each task on the next free GPU that it may use."""
-        with ThreadPoolExecutor(max(1, len(self.gpus))) as pool:
-            return [ended for part in pool.map(self._measure_on, self.gpus, self._dealt(tasks)) for ended in part]
+        """Measure each task on the next free GPUs that it may use. No GPU has two tasks at a time."""
+        with ThreadPoolExecutor(max(1, len(tasks))) as pool:
+            return list(pool.map(self._measure_one, tasks))
 
-    def _dealt(self, tasks: Sequence[Task]) -> Iterator[list[Task]]:
-        """Deal the tasks to the GPUs in turn. CannotCollectError if a task may use none."""
-        hands: dict[str, list[Task]] = {gpu: [] for gpu in self.gpus}
-        for task in tasks:
-            allowed = [gpu for gpu in self.gpus if gpu not in task.avoid]
-            if not allowed:
-                why = f"shard {task.shard.index} lost {', '.join(task.avoid) or 'every GPU'}, and no other is left"
-                raise CannotCollectError(why, fix="flashcore-ci doctor")
-            hands[min(allowed, key=lambda gpu: len(hands[gpu]))].append(task)
-        yield from hands.values()
+    def _allowed(self, task: Task) -> list[str]:
+        return [gpu for gpu in self.gpus if gpu not in task.avoid]
 
-    def _measure_on(self, gpu: str, tasks: list[Task]) -> list[Ended]:
-        return [self._measure_one(gpu, task) for task in tasks]
+    @contextlib.contextmanager
+    def _take(self, task: Task) -> Iterator[tuple[str, ...]]:
+        """Wait for as many GPUs as the task needs, or all that it may use."""
+        allowed = self._allowed(task)
+        count = min(task.shard.needs.gpus, len(allowed))
+        with self._changed:
+            self._changed.wait_for(lambda: len(set(allowed) - self._busy) >= count)
+            taken = tuple(gpu for gpu in allowed if gpu not in self._busy)[:count]
+            self._busy.update(taken)
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._busy.difference_update(taken)
+                self._changed.notify_all()
 
-    def _measure_one(self, gpu: str, task: Task) -> Ended:
+    def _measure_one(self, task: Task) -> Ended:
         name = f"shard-{task.shard.index}-{task.number}"
         seconds = TIMES * task.shard.needs.seconds + SPARE_SECONDS
-        with nvml.xids(gpu) as seen:
+        if len(self._allowed(task)) < (task.shard.needs.gpus if task.avoid else 1):
+            return Ended(task=task, gpu="", lost=f"too few GPUs are left without {', '.join(task.avoid) or 'those put aside'}")
+        with self._take(task) as gpus, contextlib.ExitStack() as stack:
+            seen = {gpu: stack.enter_context(nvml.xids(gpu)) for gpu in gpus}
             root = self.request.root
             variables = import_variables(root)
-            done = process.run(self._argv(gpu, task), logs=self.logs, name=name, timeout=seconds, cwd=root, variables=variables)
+            done = process.run(self._argv(gpus, task), logs=self.logs, name=name, timeout=seconds, cwd=root, variables=variables)
         if process.stopping():
             raise InterruptedRunError("the run was stopped before it was done")
-        lost = hardware_failure(gpu, seen)
+        failures = ((gpu, hardware_failure(gpu, xids)) for gpu, xids in seen.items())
+        gpu, lost = next((failure for failure in failures if failure[1]), (gpus[0], ""))
         if lost or (done.returncode == 0 and not done.timed_out):
             return Ended(task=task, gpu=gpu, lost=lost)
         lines = [line for line in done.last_lines() if line.startswith("flashcore-ci: ")]
         why = "did not end in time" if done.timed_out else f"exit status {done.returncode}"
         return Ended(task=task, gpu=gpu, failure=lines[-1].removeprefix("flashcore-ci: ") if lines else why)
 
-    def _argv(self, gpu: str, task: Task) -> list[str | Path]:
+    def _argv(self, gpus: tuple[str, ...], task: Task) -> list[str | Path]:
         request = self.request
-        options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out, "--gpu", gpu]
+        options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out, "--gpu", gpus[0]]
+        options += ["--neighbours", ",".join(gpus[1:])]
         options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
         options += ["--lock-timeout", str(request.lock_timeout)]
         allowed = [word for name in request.allow_process for word in ("--allow-process", name)]

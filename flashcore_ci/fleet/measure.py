@@ -43,18 +43,24 @@ class Fleet:
     losses: Counter[str] = field(default_factory=Counter)
 
     def run(self, tasks: Sequence[Task]) -> None:
-        """Run all tasks, and those again that a machine lost. CannotCollectError for any other failure."""
+        """Run all tasks, and those again that a machine lost. CannotCollectError if all fail for another reason."""
         while tasks:
             self.progress(f"measuring {len(tasks)} shards")
             ended = self.engine.measure(tasks)
-            for failed in (one for one in ended if one.failure):
-                message = f"shard {failed.task.shard.index} on {failed.gpu}: {failed.failure}"
+            failed = [one for one in ended if one.failure]
+            if failed and len(failed) == len(ended) and not self.done:
+                message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
-            tasks = [task for one in ended for task in self._settle(one)]
+            for one in failed:
+                self._give_up(one, f"{one.gpu}: {one.failure}")
+            tasks = [task for one in ended if not one.failure for task in self._settle(one)]
 
     def _settle(self, ended: Ended) -> Iterator[Task]:
         """Keep a result, or yield the task that repeats a lost one. Its files are not used."""
         task = ended.task
+        if not ended.gpu:
+            self._give_up(ended, ended.lost)
+            return
         self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=ended.lost))
         if not ended.lost:
             self._keep(task)
@@ -68,6 +74,11 @@ class Fleet:
         elif task.number < MAX_TRIES:
             out = task.out.with_name(f"{task.out.name}-again-{task.number}")
             yield replace(task, number=task.number + 1, avoid=lost, out=out)
+        else:
+            self._give_up(ended, ended.lost)
+
+    def _give_up(self, ended: Ended, why: str) -> None:
+        self.notes.append(f"shard {ended.task.shard.index} is lost: {why}")
 
     def _count(self, ended: Ended) -> None:
         self.losses[ended.gpu] += 1

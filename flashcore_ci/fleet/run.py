@@ -10,7 +10,7 @@ from flashcore_ci.fleet import measure
 from flashcore_ci.fleet.engine import Engine
 from flashcore_ci.fleet.local import LocalEngine
 from flashcore_ci.fleet.slurm import SlurmEngine
-from flashcore_ci.model.errors import CannotCollectError, UsageError
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.run import gate, host, shards
 from flashcore_ci.run.request import Progress, Request
@@ -24,18 +24,20 @@ def has_several_gpus(request: Request) -> bool:
     if not host.is_live(request) or request.base_build is not None or request.lock_clocks is not None:
         return False
     try:
-        return len(nvml.uuids()) >= MIN_GPUS
+        return len(_of_one_model()) >= MIN_GPUS
     except CannotCollectError:
         return False
 
 
-def run_local(request: Request, progress: Progress, *, gpus: tuple[str, ...] = ()) -> Report:
-    """Gate on all GPUs of this machine, or on those with these UUIDs."""
-    chosen = list(gpus or nvml.uuids())
-    unknown = sorted(set(chosen) - set(nvml.uuids()))
-    if unknown:
-        raise UsageError(f"this machine has no GPU {unknown[0]}", fix=f"its GPUs are {', '.join(nvml.uuids())}")
-    return _run(request, progress, lambda request, logs: LocalEngine(request=request, gpus=chosen, logs=logs))
+def _of_one_model() -> list[str]:
+    """List the GPUs of the first one's model. Results of two models are not joined."""
+    models = {uuid: nvml.read(uuid).name for uuid in nvml.uuids()}
+    return [uuid for uuid, model in models.items() if model == next(iter(models.values()))]
+
+
+def run_local(request: Request, progress: Progress) -> Report:
+    """Gate on all GPUs of this machine that are of one model."""
+    return _run(request, progress, lambda request, logs: LocalEngine(request=request, gpus=_of_one_model(), logs=logs))
 
 
 def run_slurm(request: Request, progress: Progress, *, nodes: int, options: tuple[str, ...]) -> Report:

@@ -1,8 +1,8 @@
 """Find the commit that made a kernel slower. Pure: a caller measures.
 
 Only commits whose code differs are measured, each in one sitting with the good and the bad end. Per round the datum is
-log(middle) minus the mean of log(good) and log(bad), so a commit is on the side that it is nearer to. The verdict has three ways:
-as slow as the bad end, as fast as the good end, or undecided, which asks for more rounds.
+log(middle) minus the mean of log(good) and log(bad), so a commit is on the side that it is nearer to. If undecided, more
+rounds are measured.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from flashcore_ci.model.errors import EvidenceError
@@ -21,6 +22,7 @@ def line(text: str) -> str:
     return visible(" ".join(text[:MAX_TEXT].split()))
 
 
+@lru_cache(maxsize=4096)
 def label(text: str) -> str:
     """Make a name as ``line`` does. Two names stay two: one that is not shown as it is ends in its digest."""
     shown = line(text)

@@ -13,11 +13,10 @@ differ than their rounds explain, if that is significant (von Neumann's successi
 1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
 
 **Limit.** A change needs z_w > t(share_w rate), Student's quantile. ``rate`` is the largest expected number of false alerts per series
-and commit. The shares add up to 1, so Boole's inequality holds for any correlation between windows. Overlapping windows share their
-rounds, and all levels share the mean before them.
+and commit. The shares add up to 1, so Boole's inequality holds for any correlation between windows.
 
 **Re-measurement.** Within ``SUSPECT`` of the limit the level is measured again in another sitting, up to 8 rounds. It alerts if all rounds
-together exceed the limit and each sitting alone points the same way. A level is decided once: later sittings only make it more exact.
+together exceed the limit and each sitting alone points the same way.
 
 **Disturbed processes.** A sitting whose rounds scatter too much (F test at ``DISTURBED_ALPHA``) does not count and is repeated. If the rounds
 of a level scatter more than expected, two disturbed rounds of 8 may be the reason. With a sum of squares ``q`` they move z by up to

@@ -26,7 +26,7 @@ from flashcore_ci.model.metrics import ANCHOR, SIDES, primary_scale
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
-from flashcore_ci.model.suite import Kind, Scope, Workload
+from flashcore_ci.model.suite import Kind, Scope, Severity, Workload
 from flashcore_ci.model.verdict import Outcome, Verdict
 
 MAX_READINGS = 64
@@ -55,7 +55,7 @@ def points_of(plan: Plan, evidence: Evidence, verdicts: tuple[Verdict, ...], dig
     """Return the rows of every planned workload. EvidenceError if the plan is not whole, or gives one twice."""
     worst: dict[str, Outcome] = {}
     for verdict in verdicts:
-        if verdict.scope is Scope.WORKLOAD:
+        if verdict.scope is Scope.WORKLOAD and (verdict.blocks or verdict.severity is Severity.BLOCKING):
             worst[verdict.target] = max(worst.get(verdict.target, Outcome.PASS), verdict.outcome, key=OUTCOMES.index)
     if len({workload.id for workload in plan.workloads}) != len(plan.workloads):
         raise EvidenceError("the plan gives a workload twice", fix=FIX)

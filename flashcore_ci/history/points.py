@@ -1,7 +1,7 @@
 """The points that detectors and pages read: per workload, machine class and epoch, in the order of commits.
 
-A point is log(head / anchor) of one sitting. Ratios to an anchor that replaced another are moved by what both measured together,
-so a track has one scale. An anchor that was not measured with the one before begins a new track. A series without an anchor falls back to the cycles of its runs.
+Ratios to an anchor that replaced another are moved by what both measured together, so a track has one scale. An anchor that was not
+measured with the one before begins a new track. A series without an anchor falls back to the cycles of its runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """The tables. ``docs/history.md`` explains them, ``migrations/`` makes them.
 
-Rows that runs share (``_shared``) are found by the digest of everything that they say. So a later run cannot change what an
-earlier one said, and a run that lies about a digest has a row of its own.
-
-``points`` and ``ratios`` are the large tables. They have no foreign keys, which would need an index each. A point has
-its first ratio, and ``ratios`` has those to further bases. ``writing.py`` keeps them whole.
+``points`` and ``ratios`` are the large tables, without foreign keys, which would need an index each. A point has its first ratio.
 """
 
 from __future__ import annotations

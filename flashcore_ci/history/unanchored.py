@@ -1,8 +1,7 @@
 """Find steps in a series without an anchor, where only absolute numbers are known.
 
 The rule of Mozilla's Perfherder: at every point the 12 values from there on are compared with the 12 to 24 before it by Student's t, in
-which a value counts the less the further away it is. A change is a local maximum of t above 7. So it speaks 12 commits late, sees no
-slow creep, and states no rate of false alerts. ``docs/history-detectors.md`` has what it gave.
+which a value counts the less the further away it is. A change is a local maximum of t above 7.
 
 Source: mozilla/treeherder, ``treeherder/perfalert``, and bug 879903. This is another implementation of the same rule.
 """

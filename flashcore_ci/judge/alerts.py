@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from flashcore_ci.model.alerts import FACTS, AlertedSeries, AlertFile, AlertState
 from flashcore_ci.model.codes import NEXT_STEP, PASSING, Code
@@ -16,12 +16,22 @@ WHY = "A slowdown that nobody looks at becomes the new normal."
 WHOLE = "alerts"
 
 
-def judge_alerts(present: Sequence[AlertFile], before: Iterable[AlertFile], *, day: dt.date, days: int) -> tuple[Verdict, ...]:
-    """Give one verdict per alert that is open here or in the base (``before``). ``days``: how old an untriaged one may be."""
+def judge_alerts(
+    present: Sequence[AlertFile],
+    before: Iterable[AlertFile],
+    *,
+    day: dt.date,
+    days: int,
+    ended: Callable[[], Container[str]] = frozenset,
+) -> tuple[Verdict, ...]:
+    """Give one verdict per alert that is open here or in the base (``before``).
+
+    ``days``: how old an untriaged one may be. ``ended`` looks up which alerts the history saw end.
+    """
     here = {alert.id: alert for alert in present}
     found = []
     for old in before:
-        if old.is_open and (problem := _tampered(old, here.get(old.id))):
+        if old.is_open and (problem := _tampered(old, here.get(old.id), ended)):
             code, message = problem
             found.append(_verdict(old.id, code, message, Measured(value=1.0, unit="count")))
     named = {verdict.target for verdict in found}
@@ -50,8 +60,8 @@ def _judge(alert: AlertFile, day: dt.date, days: int) -> Verdict:
     )
 
 
-def _tampered(old: AlertFile, new: AlertFile | None) -> tuple[Code, str] | None:
-    """Say what happened to an open alert of the base that `alerts update` never does. It may end, and gain series."""
+def _tampered(old: AlertFile, new: AlertFile | None, ended: Callable[[], Container[str]]) -> tuple[Code, str] | None:
+    """Say what happened to an open alert of the base that `alerts update` never does. It may gain series, and end with the history."""
     if new is None:
         return Code.ALERT_REMOVED, f"{old.percent:+.2f} % since {old.commit[:12]} is open in the base, and the file is not there"
     names = [name for name in FACTS if name != "series" and getattr(old, name) != getattr(new, name)]
@@ -60,6 +70,8 @@ def _tampered(old: AlertFile, new: AlertFile | None) -> tuple[Code, str] | None:
         return Code.ALERT_CHANGED, f"another {' and '.join(names)} than in the base"
     if new.state is AlertState.FIXED and new.closed < old.opened:
         return Code.ALERT_CHANGED, f"closed on {new.closed}, before it was found"
+    if new.state is AlertState.FIXED and new.id not in ended():
+        return Code.ALERT_ENDED, f"{old.percent:+.2f} % since {old.commit[:12]} is called fixed here, and no history confirms it"
     return None
 
 

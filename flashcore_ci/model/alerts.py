@@ -1,7 +1,6 @@
 """An alert: several series of one entry function became slower at one commit. States follow LLVM LNT.
 
-The file ``gates/alerts/ID.toml`` is the alert. What was found is written by ``alerts update`` and never changes. What people decide
-(state, owner, reason, until) is written by ``alerts triage`` and reviewed.
+``alerts update`` writes what was found (``FACTS``). ``alerts triage`` writes what people decide.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class Code(StrEnum):
     UNTRIAGED_ALERT = "untriaged-alert"
     ALERT_REMOVED = "alert-removed"
     ALERT_CHANGED = "alert-changed"
+    ALERT_ENDED = "alert-ended"
     ALERTS_UNREADABLE = "alerts-unreadable"
 
     COMPILE_ERROR = "compile-error"
@@ -118,7 +119,7 @@ LOOSENING = frozenset(
 )
 """The codes of a change that asks less than the base's suite does: FAIL."""
 
-ALERTING = frozenset({Code.UNTRIAGED_ALERT, Code.ALERT_REMOVED, Code.ALERT_CHANGED})
+ALERTING = frozenset({Code.UNTRIAGED_ALERT, Code.ALERT_REMOVED, Code.ALERT_CHANGED, Code.ALERT_ENDED})
 """The codes of alerts: FAIL. No waiver covers them: a decision about an alert does."""
 
 FAILING = (
@@ -180,6 +181,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.BASE_UNMEASURED: "No measurement of the base answers for this commit. Run the GPU job on this commit.",
     Code.UNTRIAGED_ALERT: "This slowdown has no decision. Run `flashcore-ci alerts triage`, have the file reviewed, and commit it.",
     Code.ALERT_REMOVED: "The base has this open alert. Restore its file. Only `flashcore-ci alerts update` ends an alert.",
+    Code.ALERT_ENDED: "Only `flashcore-ci alerts update` ends an alert. Give the database that it wrote to `require --db`.",
     Code.ALERT_CHANGED: "The facts of this alert differ from the base's. Restore its file, then run `flashcore-ci alerts triage`.",
     Code.ALERTS_UNREADABLE: "The files of the alerts cannot be read. Fix what is named here, or restore them from git.",
     Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
@@ -223,7 +225,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",
     Code.TOO_FEW_GPUS: "This machine has too few GPUs of one model. Run `flashcore-ci gate --live` on one that has them.",
-    Code.GPU_BUSY: "Other processes use this GPU. End them, or name them with `--allow-process`.",
+    Code.GPU_BUSY: "Other processes use this GPU, or MIG or MPS divides it. End them, or name other processes with `--allow-process`.",
     Code.THROTTLED: "The GPU throttled during most blocks. Check cooling and power, then run the gate again.",
     Code.UNSETTLED: "Cycles or clocks never reached a steady state. Wait until the GPU is idle, then run the gate again.",
     Code.TOO_FEW_PROCESSES: "Too many timing processes were lost. Read the reason of each in the run folder.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
+from flashcore_ci.model.codes import ALERTING, FAILING, NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
 from flashcore_ci.report import formatting
 
@@ -62,7 +62,7 @@ def verdict_of(code: Code) -> str:
     """Return the verdict of this code."""
     if code in PASSING:
         return "PASS"
-    if code in SUBJECT_FAILURES | FAILING:
+    if code in SUBJECT_FAILURES | FAILING | ALERTING:
         return "FAIL"
     return "INCONCLUSIVE"
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
 from flashcore_ci.bounded import files
 from flashcore_ci.collect import resources
-from flashcore_ci.history import address, database, writing
 from flashcore_ci.history.rows import NewRun, RunRows, rows_of
-from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
@@ -36,6 +35,10 @@ from flashcore_ci.store.run import Run, pack, read_run
 from flashcore_ci.suite.anchors import read_anchors
 from flashcore_ci.suite.loader import load
 
+if TYPE_CHECKING:
+    from flashcore_ci.history.address import Address
+    from flashcore_ci.history.writing import Added
+
 ANSWER_SECONDS = 150.0
 """How long `gate --db` waits. It is more than any wait of the database's own."""
 
@@ -55,7 +58,6 @@ class Import:
 
 def add(paths: Sequence[Path], how: Import, progress: Progress) -> Iterator[tuple[Path, Added]]:
     """Add runs, each in a transaction of its own. EvidenceError or UnmetError for one that does not count."""
-    url = address.parse(how.db, how.environ)
     if how.statements and (len(how.statements) != len(paths) or how.reviewed):
         raise UsageError(
             "a statement belongs to one run", fix="give --statement once per RUN, in their order, without --reviewed"
@@ -64,7 +66,7 @@ def add(paths: Sequence[Path], how: Import, progress: Progress) -> Iterator[tupl
         progress(f"adding {path}")
         with scratch_folder() as scratch:
             rows = rows_of(_read(path, statement, how, scratch))
-        yield path, database.write(url, lambda connection, rows=rows: writing.add_run(connection, rows))  # type: ignore[misc]
+        yield path, _write(check_address(how.db, how.environ), rows)
 
 
 def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str], *, suite: Path) -> str:
@@ -79,20 +81,33 @@ def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str],
         rows = rows_of(
             _new(run, report, commit, run.evidence, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite))
         )
-        return f"history: {_write_in_time(address.parse(db, environ), rows)}"
+        return f"history: {_write_in_time(check_address(db, environ), rows)}"
     except FlashcoreError as error:
         return f"not stored in the history: {' '.join(str(error).split())}. {later}"
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever a database does, the verdict stands
         return f"not stored in the history: {type(error).__name__}. {later}"
 
 
-def _write_in_time(url: address.Address, rows: RunRows) -> Added:
+def _load_database() -> None:
+    with contextlib.suppress(ImportError):  # _write says what is absent
+        from flashcore_ci.history import database, writing  # noqa: F401, PLC0415 - slow
+
+
+def _write(url: Address, rows: RunRows) -> Added:
+    from flashcore_ci.history import database, writing  # noqa: PLC0415 - as in _load_database
+
+    return database.write(url, lambda connection: writing.add_run(connection, rows))
+
+
+def _write_in_time(url: Address, rows: RunRows) -> Added:
     """Write in a thread, because no client can end its wait for a server that is silent."""
+    from flashcore_ci.history.address import shown  # noqa: PLC0415 - as in _load_database
+
     done: list[Added | BaseException] = []
 
     def work() -> None:
         try:
-            done.append(database.write(url, lambda connection: writing.add_run(connection, rows)))
+            done.append(_write(url, rows))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             done.append(error)
 
@@ -100,15 +115,17 @@ def _write_in_time(url: address.Address, rows: RunRows) -> Added:
     thread.start()
     thread.join(ANSWER_SECONDS)
     if not done:
-        raise CannotCollectError(f"the database {address.shown(url)} gave no answer in {ANSWER_SECONDS} s")
+        raise CannotCollectError(f"the database {shown(url)} gave no answer in {ANSWER_SECONDS} s")
     if isinstance(done[0], BaseException):
         raise done[0]
     return done[0]
 
 
-def check_address(db: str, environ: Mapping[str, str]) -> None:
-    """Raise UsageError for an address that can never work, before anything is measured."""
-    address.parse(db, environ)
+def check_address(db: str, environ: Mapping[str, str]) -> Address:
+    """Read an address. UsageError for one that can never work."""
+    from flashcore_ci.history import address  # noqa: PLC0415 - as in _load_database
+
+    return address.parse(db, environ)
 
 
 def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> NewRun:
@@ -123,16 +140,19 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
             copy.write_bytes(files.read(path, limit=bundle.MAX_PACKED_BYTES))
         statements.demand(copy, statement)
         path = copy
-    run = read_run(path)
-    provenance, invocation, branch = run.evidence.provenance, "", how.branch
-    standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
-    if statement is not None:
-        invocation = in_toto.invocation_of(statements.read(statement))
-        commit = _protected_commit(provenance, how.protected, invocation, scratch)
-        standing, branch = Standing.PROTECTED, how.protected
-    else:
-        commit = _commit(provenance, scratch)
-    report, source = _judged(run, how)
+    threading.Thread(target=_load_database).start()  # while the bundle is decompressed, and a process reads its reports
+    started: list[profiler_reports.ProfilerReports] = []
+    with contextlib.ExitStack() as stack:
+        run = read_run(path, lambda files: started.append(stack.enter_context(profiler_reports.reading(files))))
+        provenance, invocation, branch = run.evidence.provenance, "", how.branch
+        standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
+        if statement is not None:
+            invocation = in_toto.invocation_of(statements.read(statement))
+            commit = _protected_commit(provenance, how.protected, invocation, scratch)
+            standing, branch = Standing.PROTECTED, how.protected
+        else:
+            commit = _commit(provenance, scratch)
+        report, source = _judged(run, how, started[0])
     packed = "" if path.is_dir() else hashlib.sha256(files.read(path, limit=bundle.MAX_PACKED_BYTES)).hexdigest()
     known = {"branch": branch, "bundle": packed, "standing": standing, "invocation": invocation}
     return _new(run, report, commit, source.evidence, **known, pins=read_anchors(how.suite))
@@ -152,7 +172,7 @@ def _new(run: Run, report: Report, commit: Commit, evidence: Evidence, **known: 
     )
 
 
-def _judged(run: Run, how: Import) -> tuple[Report, Source]:
+def _judged(run: Run, how: Import, profiles: profiler_reports.ProfilerReports) -> tuple[Report, Source]:
     """Judge by the run's own plan, as of its collection, with the waivers and references of the suite in this checkout."""
     waivers: tuple[Waiver, ...] = ()
     noise = References()
@@ -162,8 +182,7 @@ def _judged(run: Run, how: Import) -> tuple[Report, Source]:
         and (suite := load(request.root / request.suite, root=request.root, runs=False)).name == run.plan.suite
     ):
         waivers, noise = suite.waivers, references.of(request.root / request.suite)
-    with profiler_reports.reading(run.files) as profiles:
-        source = rederived(recorded.source_of(run), run.plan, profiles)
+    source = rederived(recorded.source_of(run), run.plan, profiles)
     evidence, observed = run.evidence, resources.observe(run.plan.descriptions, run.evidence.builds, run.plan.protocol)
     static = Evidence(provenance=evidence.provenance, builds=evidence.builds, observations=observed)
     compiled = Source(origin=Origin(kind="recorded"), evidence=static)

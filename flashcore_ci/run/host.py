@@ -62,6 +62,11 @@ def has_gpu(root: Path = Path("/")) -> bool:
     return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
 
 
+def sees_gpu() -> bool:
+    """Tell whether the driver shows a GPU, and CUDA_VISIBLE_DEVICES does not hide all."""
+    return has_gpu() and not nvml.are_hidden()
+
+
 def require_gpu(gpu: str) -> None:
     """Raise CannotCollectError unless the driver answers. WSL has no device files."""
     try:
@@ -73,8 +78,8 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. Missing tools are an error then."""
-    return has_gpu() if request.live is None else request.live
+    """Tell whether to measure here. A hidden GPU counts if it is named."""
+    return (has_gpu() if request.gpu else sees_gpu()) if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
@@ -109,6 +114,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
+        neighbours=None if request.neighbours is None else tuple(filter(None, request.neighbours.split(","))),
         progress=progress,
     )
 

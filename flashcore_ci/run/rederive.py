@@ -15,7 +15,7 @@ from flashcore_ci.adapters import ncu, ncu_page, sanitizer, sanitizer_log
 from flashcore_ci.adapters.sanitizer_log import Log
 from flashcore_ci.bounded.files import MAX_LOG
 from flashcore_ci.collect.positive_control import why_unreported
-from flashcore_ci.collect.sanitizer import LAUNCH_LIST, between_marks, count_checked
+from flashcore_ci.collect.sanitizer import LAUNCH_LIST, SECOND, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Evidence, Finding, Observation
@@ -72,7 +72,7 @@ class SanitizerFiles:
 
     def _name(self, check: str, observation: Observation) -> str:
         """Name the log of this check: the one of the workload alone, else the one that the observation names."""
-        groups = (check, f"{check}-bulk") if check in sanitizer.GLOBAL_ONLY else (check,)
+        groups = (check, f"{check}{SECOND}", *((f"{check}-bulk",) if check in sanitizer.GLOBAL_ONLY else ()))
         alone = [name for group in groups if (name := f"{self.logs}/{group}-{observation.target}.log") in self.files]
         shared = [
             name for group in groups if (name := f"{self.logs}/{group}.log") in self.files and name in observation.artifacts
@@ -167,6 +167,8 @@ def _agreed(observation: Observation, metric: str, recorded: Reading, derived: D
 
 
 def _require_same_findings(observation: Observation, check: str, log: Log, name: str) -> None:
+    if isinstance(dict(observation.readings).get(f"{check}/findings"), Missing):
+        return  # it stays missing, whatever the log says today
     recorded = [finding for finding in observation.findings if finding.tool == check]
     for there, here in zip(recorded, log.findings, strict=False):
         same_file = here.file == there.file or here.file.endswith(f"/{there.file}")

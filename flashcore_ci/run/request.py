@@ -29,8 +29,8 @@ class Request:
     - ``shard``: a shard file, whose part alone ``collect`` measures.
     - ``suite_is_default``: the suite is from pyproject.toml, so that of the base rules where there is one.
     - ``anchor``: also time the pinned anchor. ``base_python``, ``base_toolchain``, ``anchor_python``: of another side, if not head's.
-    - ``untriaged_days``: how old an untriaged alert may be (None: alerts are not judged).
-    - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
+    - ``untriaged_days``: how old an untriaged alert may be (None: alerts are not judged). ``db``: the history that saw them end.
+    - ``neighbours``: UUIDs, with commas, of other GPUs for workloads of several (None: any). ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
     suite: Path
@@ -46,7 +46,8 @@ class Request:
     toolchain: str = "pip"
     allow_process: tuple[str, ...] = ()
     jobs: int | None = None
-    gpu: str = "0"
+    gpu: str = ""
+    neighbours: str | None = None
     lock_timeout: float = 1800.0
     changed: str | None = None
     base: str | None = None
@@ -63,6 +64,7 @@ class Request:
     base_python: Path | None = None
     base_toolchain: str | None = None
     untriaged_days: int | None = None
+    db: str | None = None
 
     @property
     def root(self) -> Path:

@@ -64,7 +64,18 @@ def verdicts(request: Request, *, as_of: str) -> tuple[Verdict, ...]:
         before = _of_base(request) if request.base is not None else ()
     except SuiteError as error:
         return (judging.unreadable(str(error)),)
-    return judging.judge_alerts(present, before, day=dt.date.fromisoformat(as_of[:10]), days=request.untriaged_days)
+    day = dt.date.fromisoformat(as_of[:10])
+    return judging.judge_alerts(present, before, day=day, days=request.untriaged_days, ended=lambda: _ended(request))
+
+
+def _ended(request: Request) -> frozenset[str]:
+    """Return the alerts that the history saw end."""
+    if request.db is None:
+        return frozenset()
+    from flashcore_ci.history import address, database, queries  # noqa: PLC0415 - rarely needed, and of an extra
+
+    with database.reading(address.parse(request.db, request.environ)) as connection:
+        return frozenset(alert.key for alert in queries.alerts(connection) if alert.state == AlertState.FIXED)
 
 
 def _of_base(request: Request) -> tuple[AlertFile, ...]:

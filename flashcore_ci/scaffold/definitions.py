@@ -224,6 +224,8 @@ def _case(definition: Definition, workload: Workload, number: int) -> Case:
         for axis_name in tensor.shape or ():
             if axis_name not in axes:
                 raise ForeignError(f"{name} has the axis {axis_name[:40]!r}, which the definition does not have")
+            if axes[axis_name] < 1:
+                raise ForeignError(f"workload {number} gives the axis {axis_name} {axes[axis_name]}, so {name} has no element")
     params = {name: axes[name] for name, axis in definition.axes.items() if axis.type == "var"}
     return Case(id=f"{number}", params={**params, **scalars}, axes=axes)
 

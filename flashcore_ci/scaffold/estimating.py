@@ -23,7 +23,7 @@ NO_TORCH = "No module named 'torch'"
 def estimate(
     problems: Sequence[Problem], *, python: Path, scratch: Path, root: Path, isolated: bool
 ) -> dict[str, dict[str, Any] | str]:
-    """Return what each problem's cases are, or why there is no estimate. One that ends the worker is not asked again."""
+    """Return what each problem's cases are, or why there is no estimate."""
     found: dict[str, dict[str, Any] | str] = {}
     while left := [problem for problem in problems if problem.name not in found]:
         result = child.run(_job(left, python=python, scratch=scratch, root=root, isolated=isolated))

@@ -119,7 +119,7 @@ def parameters(tree: ast.Module, name: str, what: str) -> list[ast.arg]:
     function = definition_of(tree, name)
     if not isinstance(function, ast.FunctionDef):
         defined = ", ".join(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) or "none"
-        raise ForeignError(f"{what} has no function {name} (it has: {defined})")
+        raise ForeignError(f"{what} has no function {name} made by def (it has: {defined})")
     arguments = function.args
     if arguments.vararg or arguments.kwarg:
         raise ForeignError(f"{name} in {what} takes any number of arguments: give it named parameters")

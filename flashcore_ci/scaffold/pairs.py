@@ -42,8 +42,8 @@ def make(pair: Pair, root: Path) -> Problem:
     is_python = not kernel_file.endswith(".cu")
     candidate = Candidate(kind="function", file=kernel_file, entry=kernel)
     if is_python:
-        foreign.refuse_same(reference_text, reference, kernel_text, kernel)
         taken = [arg.arg for arg in foreign.parameters(foreign.parse(kernel_text, kernel_file), kernel, kernel_file)]
+        foreign.refuse_same(reference_text, reference, kernel_text, kernel)
         if len(taken) < len(needed):
             raise ForeignError(f"{kernel} takes {len(taken)} inputs, and {reference} takes {len(needed)}")
         written, local = tuple(taken[len(needed) :]), local_imports.closure(root, kernel_file)

@@ -21,8 +21,22 @@ WORKFLOW = ".github/workflows/kernel-gate.yml"
 DRAWERS = ("get_inputs", "make_inputs", "example_inputs", "inputs")
 VECTORS = re.compile(r"(.*_)?(w|weight|bias|b|gamma|beta|scale|scales)[0-9]*")
 GUESSES = ("rows", "square", "flat")
+DTYPES = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+)
 INPUT = re.compile(
-    r"(?P<name>[A-Za-z_]\w*)=(?P<dtype>[a-z]+[0-9]*(_e\dm\d\w*)?)?:?(?P<shape>[0-9]+(x[0-9]+)*)|(?P<scalar>[A-Za-z_]\w*)=(?P<value>-?[0-9.e+-]+)"
+    r"(?P<name>[A-Za-z_]\w*)=(?:(?P<dtype>[a-z]\w*):(?P<shape>[1-9][0-9]*(x[1-9][0-9]*)*)|(?P<value>-?[0-9]{1,18}(\.[0-9]+)?(e-?[0-9]{1,2})?))"
 )
 
 
@@ -57,8 +71,8 @@ def start(
             command="init",
             kernel=sides[0],
             reference=sides[1],
-            generator=_drawer(drawer, sides[1][0], root),
-            given=dict(map(_input, given)),
+            generator=_drawer(drawer, sides[1][0], root) if drawer or not given else None,
+            given=_inputs(given, sides[1], root, drawer),
         )
         is_cuda = sides[0][0].endswith(".cu")
         problem, works, note = _probe(pair, request, progress, is_cuda=is_cuda)
@@ -78,7 +92,7 @@ def start(
 def place_of(text: str, what: str, root: Path) -> pairs.Place:
     """Read FILE::FUNCTION. ForeignError unless it is a file of the checkout and a plain name."""
     file, separator, function = text.partition("::")
-    if not separator or not foreign.WORD.fullmatch(function):
+    if not separator or not file.strip("./") or not foreign.WORD.fullmatch(function):
         raise ForeignError(f"{what} is {text[:80]!r}, not FILE::FUNCTION")
     path = files.resolve(root / file)
     if not path.is_relative_to(files.resolve(root)) or not path.is_file():
@@ -94,14 +108,28 @@ def _drawer(drawer: str | None, reference: str, root: Path) -> pairs.Place | Non
     return next(((reference, name) for name in DRAWERS if foreign.definition_of(tree, name) is not None), None)
 
 
+def _inputs(given: Sequence[str], reference: pairs.Place, root: Path, drawer: str | None) -> dict[str, Any]:
+    """Read every ``--input``. ForeignError for one that would be ignored."""
+    if given and drawer:
+        raise ForeignError("--input and --inputs both describe the inputs: give one of them")
+    found = list(map(_input, given))
+    taken, names = [name for name, _ in cuda.names(root, reference)], [name for name, _ in found]
+    for name in names:
+        if name not in taken or names.count(name) > 1:
+            what = f"is not an input of {reference[1]} (it has: {', '.join(taken) or 'none'})"
+            raise ForeignError(f"--input {name} {what if name not in taken else 'is given twice'}")
+    return dict(found)
+
+
 def _input(text: str) -> tuple[str, Any]:
     found = INPUT.fullmatch(text)
     if not found:
         raise ForeignError(f"--input {text[:60]!r} is not NAME=DTYPE:SIZExSIZE or NAME=NUMBER, as x=float16:4096x1024")
-    if found["scalar"]:
-        value = float(found["value"])
-        return found["scalar"], int(value) if re.fullmatch(r"-?[0-9]+", found["value"]) else value
-    return found["name"], (tuple(map(int, found["shape"].split("x"))), found["dtype"] or "float32")
+    if number := found["value"]:
+        return found["name"], int(number) if number.removeprefix("-").isdecimal() else float(number)
+    if found["dtype"] not in DTYPES:
+        raise ForeignError(f"--input {found['name']}: {found['dtype']} is not one of {', '.join(DTYPES)}")
+    return found["name"], (tuple(map(int, found["shape"].split("x"))), found["dtype"])
 
 
 def _probe(pair: pairs.Pair, request: Request, progress: Progress, *, is_cuda: bool) -> tuple[Problem, Mapping[str, Any], str]:

@@ -1,4 +1,4 @@
-"""The gate for one kernel in a test: the same subject, suite, evidence and verdicts as on the command line."""
+"""The gate for one kernel in a test, as on the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gate(
     """Gate ``fn`` against ``ref``. Every mistake of the caller is a failed test with a fix."""
     try:
         problem = _problem(fn, ref, inputs, root=root, name=name, tolerance=tolerance)
-        live = mode == "live" or (mode == "auto" and host.has_gpu())
+        live = mode == "live" or (mode == "auto" and host.sees_gpu())
         if not live and mode == "auto":
             why = "this machine has no GPU. --kernel-gate=recorded judges recorded evidence"
             return Ended(text=f"flashcore-ci: {why}", skipped=not environ.get("CI"))
@@ -120,7 +120,7 @@ def _function(function: object, what: str, root: Path) -> tuple[str, str]:
 
 
 def _tensors(inputs: object) -> dict[str, Any]:
-    """Return shape and dtype of each tensor, and each scalar. Values are drawn from seeds that the kernel does not know."""
+    """Return shape and dtype of each tensor, and each scalar."""
     if not isinstance(inputs, Mapping) or not inputs:
         raise UsageError(
             f"the inputs are {type(inputs).__name__}",

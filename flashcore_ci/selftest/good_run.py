@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from flashcore_ci.model.plan import Plan
@@ -16,7 +17,7 @@ from flashcore_ci.store.run import Run, read_run
 REPORTS = "artifacts/profile/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GoodRun:
     """A good run. Copies are altered in ``scratch``."""
 
@@ -26,6 +27,10 @@ class GoodRun:
     plan: Plan
     judge_plan: Callable[..., Report]
     """Takes a plan, a run, and perhaps waivers."""
+
+    @cached_property
+    def _report(self) -> Report:
+        return self.judge(self.run)
 
     def judge(self, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
         """Judge a run by the plan of this one."""
@@ -45,7 +50,7 @@ class GoodRun:
 
     def green_check(self, gate: str) -> tuple[Kind, str]:
         """Find a green check of this gate. LookupError when there is none."""
-        for verdict in self.judge(self.run).verdicts:
+        for verdict in self._report.verdicts:
             if verdict.gate == gate and verdict.outcome is Outcome.PASS:
                 return verdict.evidence, verdict.target
         raise LookupError(gate)

@@ -10,7 +10,6 @@ from typing import Literal
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.store.codec import decode
 
-RUN_SCHEMA = "run-v1"
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
 EVIDENCE = "evidence.json"

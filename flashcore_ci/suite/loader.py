@@ -78,7 +78,8 @@ def load(path: Path, *, root: Path, runs: bool = True) -> Suite:
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
     waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader, gates)
     ridge = _ridge(head.ridge, reader.problems) if head else None
-    for mistake in options.mistakes(head.build if head else {}):
+    build = top.get("build", {})
+    for mistake in options.mistakes(build if isinstance(build, dict) else {}):  # also where the head has other mistakes
         reader.problems.add("build", mistake)
     problems = (*reader.problems.lines, *waiver_problems)
     if problems or head is None or ridge is None:

@@ -74,6 +74,9 @@ class Problems:
                 meant = next(iter(difflib.get_close_matches(name[:MAX_WORD], free, n=1)), "")
                 self.add(_path(key, (name,)), f'unknown key "{name}"{suggest(name, [meant] if meant else fields)}')
                 free = [word for word in free if word != meant]
+                twin = next(iter(difflib.get_close_matches(name[:MAX_WORD], fields, n=1)), "") if not meant else ""
+                if (inside := below.get(twin)) is not None:  # the file has both names
+                    self.correct(inside, value, _path(key, (name,)))
             place, inside = _path(key, (meant,)), below.get(meant)
             if meant not in {name, ""}:
                 self.places.move(_path(key, (name,)), place)

@@ -7,7 +7,9 @@ from typing import Any
 
 SLOTS = 1024  # SM ids are below this, and not always contiguous
 THREADS = 1024
+FILL_THREADS = 512  # divides what an SM holds on all architectures
 PERSISTING_L2_CACHE_SIZE = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 PTX = b"""
 .version 7.0
@@ -30,6 +32,21 @@ PTX = b"""
     ret;
 }
 
+// As many threads as the GPU holds, for so long: nothing else can run meanwhile.
+.visible .entry flashcore_ci_fill(.param .u64 nanoseconds)
+{
+    .reg .pred %other, %early; .reg .u32 %thread; .reg .u64 %length, %began, %now;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %other, %thread, 0; @%other bra together;
+    ld.param.u64 %length, [nanoseconds];
+    mov.u64 %began, %globaltimer;
+wait:
+    mov.u64 %now, %globaltimer; sub.u64 %now, %now, %began;
+    setp.lt.u64 %early, %now, %length; @%early bra wait;
+together:
+    bar.sync 0;
+    ret;
+}
+
 // Marks in a tool's list of launches. The grid's width is the workload's index + 1.
 .visible .entry flashcore_ci_begin() { ret; }
 .visible .entry flashcore_ci_end() { ret; }
@@ -49,11 +66,14 @@ class Driver:
         torch.cuda.init()
         torch.zeros(1, device="cuda")
         self._cuda = ctypes.CDLL("libcuda.so.1")
-        self._blocks = torch.cuda.get_device_properties(0).multi_processor_count
+        properties = torch.cuda.get_device_properties(0)
+        self._blocks = properties.multi_processor_count
+        self._filling = self._blocks * (properties.max_threads_per_multi_processor // FILL_THREADS)
+        self._events: dict[str, ctypes.c_void_p] = {}
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), PTX)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        for name in ("flashcore_ci_tick", "flashcore_ci_begin", "flashcore_ci_end"):
+        for name in ("flashcore_ci_tick", "flashcore_ci_fill", "flashcore_ci_begin", "flashcore_ci_end"):
             self._functions[name] = ctypes.c_void_p()
             self._call("cuModuleGetFunction", ctypes.byref(self._functions[name]), module, name.encode("ascii"))
 
@@ -74,6 +94,34 @@ class Driver:
         if not bool(seen.any()):
             return float("nan")
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
+
+    def fill(self, nanoseconds: int) -> None:
+        """Occupy the whole GPU at this point of the stream. No kernel of any stream can run meanwhile."""
+        self._launch("flashcore_ci_fill", self._filling, FILL_THREADS, ctypes.c_uint64(nanoseconds))
+
+    def mark(self, name: str) -> None:
+        """Record the event of this name at this point of the stream."""
+        if name not in self._events:
+            self._events[name] = ctypes.c_void_p()
+            self._call("cuEventCreate", ctypes.byref(self._events[name]), 0)
+        self._call("cuEventRecord", self._events[name], _current_stream())
+
+    def has_passed(self, name: str) -> bool:
+        """Tell whether the device has come to a mark."""
+        status = int(self._cuda.cuEventQuery(self._events[name]))
+        if status not in {0, NOT_READY}:
+            raise DriverError(f"cuEventQuery returned {status}")
+        return not status
+
+    def milliseconds(self, first: str, second: str) -> float:
+        """Return the time between two marks that have passed."""
+        value = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(value), self._events[first], self._events[second])
+        return value.value
+
+    def synchronize(self) -> None:
+        """Wait until all streams are done."""
+        self._call("cuCtxSynchronize")
 
     def begin(self, index: int) -> None:
         """Mark the beginning of this workload."""
@@ -102,13 +150,16 @@ class Driver:
         return size.value
 
     def _launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        import torch
-
         pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self._call("cuLaunchKernel", self._functions[name], blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+        self._call("cuLaunchKernel", self._functions[name], blocks, 1, 1, threads, 1, 1, 0, _current_stream(), pointers, None)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._cuda, name)(*arguments)
         if status:
             raise DriverError(f"{name} returned {status}")
+
+
+def _current_stream() -> ctypes.c_void_p:
+    import torch
+
+    return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)

@@ -21,7 +21,9 @@ SINGLE_SETS = 3
 GRAPH_SETS = (16, 64)
 FLUSH_TIMES_L2 = 2
 TRIALS = 5
-HOLD_CYCLES = 10_000_000  # about 5 ms: longer than it takes to submit the trials
+HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock holds the stream longer
+HOLD_MS = (5.0, 100.0)
+HOLD_TIMES_HOST = 1.5  # to submit the trials takes longer than the first of them, if the host is busy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +51,30 @@ class SingleLaunch:
     launches = 1
 
     def __init__(self, context: TimingContext, pool: BufferPool) -> None:
-        self._context, self._pool = context, pool
+        self.context, self._pool = context, pool
         self._number = 0
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self) -> tuple[Any, Any]:
-        """Return the event pair around one launch."""
+    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
+        """Return the event pair around one launch. ``hold`` comes right before them."""
         self.last = self._pool.sets[self._number % len(self._pool.sets)]
         self._number += 1
         tensors.poison(self.last.outputs, 0)
-        self._context.empty_l2()
-        return between_events(lambda: self._pool.subject.run(self.last.inputs, self.last.outputs))
+        self.context.empty_l2()
+        if hold is not None:
+            hold()
+        return between_events(self.again)
+
+    def again(self) -> None:
+        """Launch on the same buffers, without events."""
+        self._pool.subject.run(self.last.inputs, self.last.outputs)
 
 
 class GraphLaunch:
     """Launch once on every buffer set, as one CUDA graph. ValueError if impossible."""
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
-        self._context, self._pool, self._choose = context, pool, choose
+        self.context, self._pool, self._choose = context, pool, choose
         self.launches = len(pool.sets)
         self._poison = _capture(lambda buffers: tensors.poison(buffers.outputs, 0), pool.sets)
         try:
@@ -76,12 +84,18 @@ class GraphLaunch:
             raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self) -> tuple[Any, Any]:
-        """Return the event pair around the graph."""
+    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
+        """Return the event pair around the graph. ``hold`` comes right before them."""
         self.last = self._choose(self._pool.sets)
         self._poison.replay()
-        self._context.empty_l2()
-        return between_events(self._graph.replay)
+        self.context.empty_l2()
+        if hold is not None:
+            hold()
+        return between_events(self.again)
+
+    def again(self) -> None:
+        """Launch the graph, without events."""
+        self._graph.replay()
 
 
 Launcher = SingleLaunch | GraphLaunch
@@ -100,9 +114,11 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
     """Measure a few launches while the stream is held."""
     import torch
 
+    began = time.perf_counter()
     launcher.launch()
+    hold = sorted((*HOLD_MS, HOLD_TIMES_HOST * TRIALS * 1e3 * (time.perf_counter() - began)))[1]
     torch.cuda.synchronize()
-    torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
+    torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
     began = time.perf_counter()
     events = [launcher.launch() for _ in range(TRIALS)]
     host = (time.perf_counter() - began) / TRIALS * 1e3

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,15 @@ TOGETHER = frozenset({"correctness", "timing", "messages"})
 """Jobs that need all ranks at once. A tool runs each rank alone."""
 NEAR_ONE = frozenset({"link/traffic"})
 """Readings that must be 1. Of all others the largest is the worst."""
+
+
+SENSORS: dict[str, Any] = {
+    "watts": max,
+    "celsius": max,
+    "nvml_mhz": min,
+    "reasons": lambda each: dict(sum(map(Counter, each), Counter())),
+}
+"""How the sensors of the ranks' GPUs are joined."""
 
 
 def lead(job: Job, result: Result) -> bool:
@@ -136,8 +146,14 @@ def combine(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return missing(Code.RANKS_DISAGREE, "the ranks wrote different readings")
     readings = {name: _worst(name, [outcome["readings"][name] for outcome in outcomes]) for name in names}
     notes = [f"rank {rank}: {note}" for rank, outcome in enumerate(outcomes) for note in outcome.get("notes", ())]
-    whole = {**outcomes[0], "seconds": max(outcome["seconds"] for outcome in outcomes)}
+    whole = {name: value for name, value in outcomes[0].items() if name not in SENSORS} | _sensors(outcomes)
+    whole["seconds"] = max(outcome["seconds"] for outcome in outcomes)
     return whole | ({"readings": readings, "notes": notes} if names else {"notes": notes} if notes else {})
+
+
+def _sensors(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join what every rank's GPU showed. What one did not show is unknown."""
+    return {name: join([one[name] for one in outcomes]) for name, join in SENSORS.items() if all(name in one for one in outcomes)}
 
 
 def _worst(name: str, values: Sequence[float | str]) -> float | str:

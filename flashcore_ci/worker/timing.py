@@ -36,7 +36,6 @@ from flashcore_ci.worker.subject_file import Subjects
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
 SPARE_PROCESSES = 3  # of candidates, started ahead
-HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock holds the stream longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
 
     drawn = int(context.worst([random.randrange(count)])[0])  # noqa: S311 - the subject must not be able to predict it
     if hold:
-        torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
+        torch.cuda._sleep(int(hold * launchers.HOLD_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
     before = context.driver.tick()
     events = []
     for number in range(count):

@@ -27,7 +27,8 @@ class forward:
 
 
 class forward_fp8:
-    takes, gives, flops = dict.fromkeys("qkv", "f8 2x1024x8x128"), "bf16 2x1024x8x128", WORK
+    # small: initcheck reports each element of V that TMA wrote
+    takes, gives, flops = dict.fromkeys("qkv", "f8 1x256x2x128"), "bf16 1x256x2x128", WORK // 128
     run = lambda q, k, v, out: forward_into(out, q, k, v, num_splits=1)
     reference = lambda q, k, v: attention(*(widen(tensor, "bfloat16") for tensor in (q, k, v)))
 

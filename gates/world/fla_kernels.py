@@ -12,9 +12,9 @@ if TYPE_CHECKING:  # the versions that evidence depends on
     import torch
     import triton
 
-HEADS = "bf16 1x512x4x128"  # small: initcheck reports each element of A that chunk_gla reads unwritten
-GATE = "bf16 1x512x4"
-LINEAR = 512 * 4 * 128 * (4 * 128 + 4 * 64)  # chunks of 64: states and outputs, and products inside a chunk
+HEADS = "bf16 1x256x4x128"  # small: initcheck reports each element of A that chunk_gla reads unwritten
+GATE = "bf16 1x256x4"
+LINEAR = 256 * 4 * 128 * (4 * 128 + 4 * 64)  # chunks of 64: states and outputs, and products inside a chunk
 
 
 class chunk_simple_gla:

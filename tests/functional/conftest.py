@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import tool_server
 from comment_server import Comments, serving
 from compare_bench import Bench
 from nightly_tests import NIGHTLY
-from repository import GREEN, RED, Repository
+from repository import GREEN, RED, Repository, pinned_tools
 
-from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.subjects import build_subjects
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.evidence import BuildEvidence
@@ -111,10 +109,10 @@ def runs(repository: Repository) -> dict[str, Path]:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def toolchain() -> Toolchain:
-    """The pinned CUDA tools."""
-    return tools.install(Settings.from_environment(os.environ).home, sys.executable, print)
+    """The pinned CUDA tools. They are there before any test: a command with a stand-in for Python could not install them."""
+    return pinned_tools(Settings.from_environment(os.environ).home)
 
 
 @pytest.fixture(scope="session")

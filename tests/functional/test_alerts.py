@@ -19,7 +19,7 @@ from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState, alert_id
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
-from flashcore_ci.model.history import Anchor
+from flashcore_ci.model.history import Alert, Anchor
 from flashcore_ci.report import junit
 from flashcore_ci.run import alerts, triage
 from flashcore_ci.run.request import Request
@@ -168,8 +168,8 @@ def git(*arguments):
     return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
 
-def judged(days, base=None):
-    request = Request(suite=Path("gates/x.toml"), out=Path("out"), environ={}, untriaged_days=days, base=base)
+def judged(days, base=None, db=None):
+    request = Request(suite=Path("gates/x.toml"), out=Path("out"), environ={}, untriaged_days=days, base=base, db=db)
     return triage.verdicts(request, as_of=f"{triage.today_utc()}T08:00:00Z")
 
 
@@ -184,6 +184,20 @@ def test_the_gate_judges_the_files_of_the_checkout_and_of_the_base(checkout):
     assert [v.reason.code for v in judged(30, git("rev-parse", "HEAD"))] == [Code.ALERT_REMOVED]
     file.write_text(text.replace("state", "sate"))
     assert [v.reason.code for v in judged(30)] == [Code.ALERTS_UNREADABLE]
+
+
+def test_a_change_ends_an_alert_only_where_the_history_saw_it_end(checkout, tmp_path):
+    head = git("rev-parse", "HEAD")
+    write_alert(Path("gates/x.toml"), replace(checkout, state=AlertState.FIXED, closed=f"{triage.today_utc()}"))
+    assert [v.reason.code for v in judged(30, head)] == [Code.ALERT_ENDED]
+    url = migrated_url_of(tmp_path)
+    assert [v.reason.code for v in judged(30, head, url)] == [Code.ALERT_ENDED]
+    for state, code in ((AlertState.VERIFY, Code.ALERT_ENDED), (AlertState.FIXED, Code.WITHIN_LIMIT)):
+        stored = Alert(key=checkout.id, state=state, opened_at=1, closed_at=2, owner="", reason="", until="", series=())
+        database.write(address.parse(url, {}), lambda connection, stored=stored: writing.put_alert(connection, stored))
+        assert [v.reason.code for v in judged(30, head, url)] == [code]
+    with pytest.raises(UsageError, match="there is no history"):
+        judged(30, head, "sqlite:///none.db")
 
 
 def test_an_alert_is_a_testcase_with_its_code_and_next_step(checkout):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +34,28 @@ def test_no_two_candidates_have_one_user(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_may_not_change_the_user_claims_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert sandbox.claim_user() == (0, None)
+
+
+ENTER = """
+import os, pathlib, subprocess, sys
+from flashcore_ci.worker import sandbox
+tree, home = map(pathlib.Path, sys.argv[1:3])
+os.chown(home, user := 60_999, user)
+sandbox.enter([tree], home, user=user)
+for name in ("kept/header.h", "../hidden.h"):
+    done = subprocess.run(["cat", str(tree / name)], capture_output=True, text=True, check=False, process_group=0)  # as ninja does
+    print(done.stdout)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its user")
+def test_a_compiler_reads_what_its_candidate_may_read(tmp_path: Path) -> None:
+    """A framework's compiler runs under the candidate's user, and an interpreter in /root is for root alone."""
+    kept, home = tmp_path / "tree/kept", tmp_path / "home"
+    kept.mkdir(parents=True, mode=0o700)
+    home.mkdir()
+    (kept / "header.h").write_text("may be read")
+    (tmp_path / "hidden.h").write_text("may not be read")
+    argv = [sys.executable, "-c", ENTER, str(tmp_path / "tree"), str(home)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("\n") == ["may be read", "", ""]

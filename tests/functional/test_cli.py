@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from replayed import alive, valid
 
-from flashcore_ci.build import toolchain
 from flashcore_ci.run.host import has_gpu
 from flashcore_ci.suite.settings import Settings
 
@@ -216,19 +215,12 @@ def test_a_signal_while_compiling(checkout: Path, environment: dict[str, str], s
     (fakes / "g++").chmod(0o755)
     fresh = {"FLASHCORE_CI_HOME": str(checkout / "home"), "PATH": f"{fakes}:{environment['PATH']}"}
     (checkout / "home").mkdir()
-    (checkout / "home/toolchains").symlink_to(toolchains(environment))
+    (checkout / "home/toolchains").symlink_to(Settings.from_environment(environment).home / "toolchains")
     code, errors = interrupted(checkout, {**environment, **fresh}, marker, signals)
     assert code == 11, errors
     _, report = reports(checkout / "runs/latest")
     assert set(outcomes(report).values()) == {("INCONCLUSIVE", "interrupted")}
     assert len(report["verdicts"]) == 3
-
-
-def toolchains(environment: dict[str, str]) -> Path:
-    """Where the pinned tools are; they are installed if need be."""
-    home = Settings.from_environment(environment).home
-    toolchain.install(home, sys.executable, print)
-    return home / "toolchains"
 
 
 # --- The other commands ------------------------------------------------------------------------------------------------

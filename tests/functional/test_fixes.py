@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from flashcore_ci.cli import main
 from flashcore_ci.run.host import has_gpu
+from flashcore_ci.suite.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "flashcore_ci").rglob("*.py"))
@@ -144,7 +146,11 @@ def test_every_fix_in_the_sources_names_what_exists(file: Path, every_option: se
 
 @pytest.fixture
 def place(checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A checkout with a folder of somebody else and a broken bundle."""
+    """A checkout with a folder of somebody else and a broken bundle, and a home of its own."""
+    for name in ("toolchains", "cache"):  # of what is installed and compiled
+        shared = Settings.from_environment(os.environ).home / name
+        shared.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(shared)
     (checkout / "foreign").mkdir()
     (checkout / "foreign/notes.txt").write_text("mine")
     (checkout / "broken").mkdir()

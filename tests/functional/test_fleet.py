@@ -54,10 +54,12 @@ def test_a_gate_without_gpu_uses_every_gpu(two: Machine) -> None:
     assert found.provenance.device.uuid == f"{first},{first}-1"
 
 
-def test_a_gate_with_a_gpu_uses_that_one(two: Machine) -> None:
-    done = two.gate(*only("stability"), "--gpu", "0")
+def test_a_gate_uses_the_gpu_that_the_user_leaves_visible(two: Machine) -> None:
+    two.environment["CUDA_VISIBLE_DEVICES"] = "1"
+    done = two.gate(*only("stability"))
     assert "shards" not in done.stderr
     assert evidence(two).attempts == ()
+    assert evidence(two).provenance.device.uuid == f"{two.content['device']['uuid']}-1"
 
 
 def test_the_joined_run_is_judged_again_like_any_other(two: Machine) -> None:

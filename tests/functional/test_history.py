@@ -17,8 +17,10 @@ from evidence_factories import make_provenance
 from history_factories import PLAN, compared, evidence_of, standings
 
 from flashcore_ci.cli import main
+from flashcore_ci.history import database
 from flashcore_ci.model.history import Standing
 from flashcore_ci.run import gate, history, statement
+from flashcore_ci.store import bundle
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +103,28 @@ def test_a_run_is_added_listed_shown_exported_and_removed(place: Place) -> None:
     assert "removed 1" in place.tool("retain", "--days", "300").stderr
     assert place.tool("list").stdout == ""
     assert place.tool("upgrade", "--to", "base").stderr == "from 0003 to nothing\n"
+
+
+def test_a_run_is_read_judged_and_written_once_and_the_database_is_loaded_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, calls = place.run("run"), []
+    for owner, name in (
+        (bundle, "unpack"),
+        (history, "rederived"),
+        (history, "judge"),
+        (database, "write"),
+        (database, "_migrate"),
+    ):
+        whole = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, name=name, whole=whole, **k: (calls.append(name), whole(*a, **k))[1])
+    place.tool("add", folder.with_suffix(".tar.xz"))
+    assert calls == ["unpack", "rederived", "judge", "write", "_migrate"]
+    calls.clear()
+    place.tool("add", folder.with_suffix(".tar.xz"))
+    assert calls == ["unpack", "rederived", "judge", "write"]
+    code = "import sys, flashcore_ci.run.history; assert not {'sqlalchemy', 'alembic'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_signed_run_of_the_protected_branch_feeds_detection(place: Place) -> None:

@@ -46,14 +46,13 @@ class Bench:
         python = folder / "python"
         python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -S "{FAKES / "timer.py"}" "$@"\n', encoding="utf-8")
         python.chmod(0o755)
-        home = {"FLASHCORE_CI_HOME": environment.get("FLASHCORE_CI_HOME") or str(Path("~/.cache/flashcore-ci").expanduser())}
         machine = {
             "PYTHONPATH": f"{FAKES / 'site'}:{ROOT}",
             "RECORDING": str(self.recording),
             "FLASHCORE_CI_PYTHON": str(python),
             "FLASHCORE_CI_LOCK_DIR": str(folder / "locks"),
         }
-        self.repository = Repository(repository, {**environment, **home, **machine})
+        self.repository = Repository(repository, {**environment, **machine})
         suite = self.repository.folder / "gates/hopper.toml"
         text = suite.read_text().replace('collect = ["correctness"]', 'roof = "compute"\ncollect = ["correctness", "comparison"]')
         suite.write_text(text + GATE)

@@ -97,6 +97,7 @@ def serve() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in main.COMMANDS:
         importlib.import_module(f"flashcore_ci.cli.{main.MODULES.get(name, name)}")
+    _read_kernels()
     ours = [str(Path(__file__).parent), *PATHS, ""]
     sys.path[:] = [path for path in sys.path if path not in ours]
     gc.freeze()
@@ -116,6 +117,18 @@ def serve() -> None:
             _wait_for_command(json.loads(data), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _read_kernels() -> None:
+    """Scan the texts that most commands scan: what is known of a text is kept, and a forked process inherits it."""
+    from flashcore_ci.build import python_text, tokens
+
+    for path in sorted((ROOT / "kernel").rglob("*.*")):
+        reader = python_text if path.suffix == ".py" else tokens if path.suffix in {".cu", ".cuh", ".h", ".cpp"} else None
+        if reader is not None:
+            text = path.read_text(encoding="utf-8")
+            reader.find_problem(text)
+            reader.canonical(text)
 
 
 def _reap() -> None:

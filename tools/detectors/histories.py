@@ -24,6 +24,7 @@ from flashcore_ci.model.suite import Roof
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_LOOK = 5
 SUITE = 20
+SHORT = 4
 SHOCK = (0.005, 0.05)
 """By how much a disturbed process is slower: uniform."""
 Array = np.ndarray
@@ -47,13 +48,19 @@ def recorded_rows() -> list[Row]:
 
 
 def sitting_rows(folder: Path) -> list[Row]:
-    """Read the unchanged kernels of a sitting. GPUs are put one after the other, each about its own mean, and rows cut to one length."""
+    """Read the unchanged kernels of a sitting. GPUs are put one after the other, each about its own mean, and rows cut to one length.
+
+    Short sittings of a kernel are joined, about their means and without the shrinkage of those, if at least ``SHORT`` have it.
+    """
     found: dict[str, list[Array]] = {}
     for row in labelled.sitting(folder):
         if not row.planted:
-            values = np.array(row.values)
-            found.setdefault(row.name, []).append(values - values.mean())
-    rows = {name: np.concatenate(parts) for name, parts in found.items()}
+            values, is_short = np.array(row.values), len(row.values) < 2 * FIRST_LOOK
+            factor = math.sqrt(len(values) / (len(values) - 1)) if is_short else 1.0
+            found.setdefault(row.name.split()[0] if is_short else row.name, []).append(factor * (values - values.mean()))
+    rows = {
+        name: np.concatenate(parts) for name, parts in found.items() if len(parts) >= SHORT or len(parts[0]) >= 2 * FIRST_LOOK
+    }
     shortest = min(map(len, rows.values()))
     return [Row(name, values[:shortest]) for name, values in rows.items()]
 

@@ -4,7 +4,8 @@
 
 Points are log(head / anchor) of 5 rounds. ``measured``: every round is two medians of processes that ran, each used once, and the truth
 is the work that was planted in them. ``drawn``: rounds are drawn from these medians, and the truth was added. A SITTING is a folder that
-``sitting.py`` wrote. ``docs/performance/kernel-versions.json.xz`` is one too. Without one, only gates/noise is used. Equal arguments give equal bytes.
+``sitting.py`` wrote, or ``docs/performance/kernel-versions.json.xz``, or ``process-medians.json.xz`` there, which has many short ones.
+From rows of fewer than 10 medians nothing is drawn. Without a SITTING, only gates/noise is used. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ def sitting(folder: Path) -> Iterator[Row]:
     """Read all GPUs of a sitting. A level is paired with the unchanged kernel of the next process. A file has versions of kernels."""
     if folder.is_file():
         data = json.loads(lzma.decompress(folder.read_bytes()))
-        rows = [each["rows"] for each in data["processes"]]
-        for name, versions in sorted(rows[0].items()):
-            key = "ms" if "decode" in name else "megacycles"
-            for version in versions:
-                values = tuple(math.log(each[name][version][key]) for each in rows if version in each.get(name, {}))
-                yield Row(f"{name} {version[:7]}", data["sitting"]["at"], values, {})
+        for one in data.get("sittings", [data]):
+            rows = [each["rows"] for each in one["processes"]]
+            for name, versions in sorted(rows[0].items()):
+                key = "ms" if "stream" in name or "decode" in name else "megacycles"
+                for version in versions:
+                    values = tuple(math.log(each[name][version][key]) for each in rows if version in each.get(name, {}))
+                    yield Row(f"{name} {version[:7]}", one["sitting"]["at"], values, {})
         return
     at = json.loads((folder / "sitting.json").read_text(encoding="utf-8"))["at"]
     for gpu in sorted(folder.glob("gpu-*")):
@@ -82,8 +84,9 @@ def sitting(folder: Path) -> Iterator[Row]:
 
 def measured(row: Row) -> Iterator[tuple[list[Pair], float, str]]:
     """Yield points of medians that ran, each median of the unchanged kernel used once."""
-    for start in range(0, len(row.values) - 2 * ROUNDS + 1, 2 * ROUNDS):
-        part = row.values[start : start + 2 * ROUNDS]
+    count = min(2 * ROUNDS, len(row.values) // 2 * 2)
+    for start in range(0, len(row.values) - count + 1, count):
+        part = row.values[start : start + count]
         yield list(zip(part[::2], part[1::2], strict=True)), 0.0, "unchanged"
     for level, pairs in sorted(row.planted.items()):
         for start in range(0, len(pairs) - ROUNDS + 1, ROUNDS):
@@ -119,9 +122,14 @@ def drawn(row: Row, kind: str, source: random.Random) -> Iterator[tuple[list[Pai
 def lines(rows: Sequence[Row]) -> Iterator[list[object]]:
     for row in rows:
         kinds = {"measured": measured(row)}
-        kinds |= {
-            kind: drawn(row, kind, random.Random(f"{row.name} {row.origin} {kind}")) for kind in ("steps", "creep", "disturbed")
-        }
+        kinds |= (
+            {}
+            if len(row.values) < 2 * ROUNDS
+            else {
+                kind: drawn(row, kind, random.Random(f"{row.name} {row.origin} {kind}"))
+                for kind in ("steps", "creep", "disturbed")
+            }
+        )
         for kind, points in kinds.items():
             for commit, (rounds, shift, label) in enumerate(points):
                 ratios = [head - anchor for head, anchor in rounds]

@@ -4,6 +4,7 @@
 
 LIBRARIES has libflashcore_{attention,decode,stream,planted}.so. The protocol is shorter than that of `gate` (PROTOCOL), so that a
 minute gives hundreds of medians. One process at a time uses a GPU. The next ones have imported torch and wait for its lock.
+``GPUS="1"`` in the environment leaves the other GPUs alone.
 """
 
 from __future__ import annotations
@@ -150,22 +151,23 @@ def sitting(libraries: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
     facts = {"protocol": PROTOCOL, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "gpus": gpus}
     out.mkdir(parents=True, exist_ok=True)
     (out / "sitting.json").write_text(json.dumps(facts), encoding="ascii")
-    waiting: list[list[subprocess.Popen[bytes]]] = [[] for _ in gpus]
+    used = os.environ.get("GPUS", " ".join(map(str, range(len(gpus))))).split()
+    waiting: dict[str, list[subprocess.Popen[bytes]]] = {index: [] for index in used}
     while time.time() < deadline:
-        for index, started in enumerate(waiting):
+        for index, started in waiting.items():
             started[:] = [process for process in started if process.poll() is None]
             folder = out / f"gpu-{index}"
             folder.mkdir(exist_ok=True)
             while len(started) < WAITING and time.time() < deadline - 8.0:
                 command = [sys.executable, __file__, str(libraries), str(folder), str(deadline - 3.0), str(number)]
                 with (folder / "log.txt").open("ab") as log:
-                    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": str(index)}
+                    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": index}
                     started.append(subprocess.Popen(command, stdout=log, stderr=log, env=environ))
                 number += 1
         if number > 400:
             break
         time.sleep(0.1)
-    for process in (process for started in waiting for process in started):
+    for process in (process for started in waiting.values() for process in started):
         process.wait()
 
 

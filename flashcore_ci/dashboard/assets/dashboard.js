@@ -93,10 +93,14 @@
       context.textAlign = "left";
       context.font = `${11 * ratio}px system-ui, sans-serif`;
       const begun = epochs.map((index) => [index, (at(index) + at(index - 1)) / 2]).filter(([, x]) => isInside(x));
+      let free = 0;
       if (begun.length <= MOST_EPOCHS) for (const [index, x] of begun) { // machines that take turns would fill the chart
         vertical(context, box, x, palette.soft, [2 * ratio, 3 * ratio]);
         context.fillStyle = palette.soft;
-        context.fillText(`epoch ${data.epoch[index] + 1}`, x + 4 * ratio, box.top + box.height - 8 * ratio);
+        const name = `epoch ${data.epoch[index] + 1}`;
+        if (x < free || x + context.measureText(name).width > box.left + box.width) continue;
+        context.fillText(name, x + 4 * ratio, box.top + box.height - 8 * ratio);
+        free = x + context.measureText(name).width + 10 * ratio;
       }
       context.fillStyle = palette.head;
       for (let index = 1; index < count; index++) {
@@ -124,7 +128,7 @@
       }
       context.restore();
     };
-    const dates = (u, splits) => splits.map((index) => Number.isInteger(index) && data.at[index] ? when(data.at[index]).slice(0, 10) : "");
+    const dates = (u, splits) => splits.map((index) => Number.isInteger(index) && data.day[index] ? when(data.day[index]).slice(0, 10) : "");
     const build = () => {
       const kept = plot ? [plot.scales.x.min, plot.scales.x.max] : null;
       if (plot) plot.destroy();
@@ -134,6 +138,7 @@
       const main = { stroke: palette.head, width: 1.5, points: { show: count < 120, size: 6, fill: palette.head } };
       plot = new uPlot({
         width: chart.clientWidth, height: chart.clientHeight, legend: { show: false },
+        padding: [null, 40, null, null],
         scales: { x: { time: false }, y: { range: padded } },
         axes: [{ ...axis, values: dates, space: 100, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, { ...axis, size: 64, label: names[metric], labelSize: 20, labelFont: "12px system-ui, sans-serif" }],
         series: metric === "ratio" ? [{}, main, thin, thin] : [{}, main],
@@ -213,7 +218,7 @@
       const found = await Promise.all(wanted.map((digest) => digest ? load(`data/run/${digest}.json`).catch(() => null) : null));
       const missing = wanted.filter((digest, index) => digest && !found[index]);
       find("compared").textContent = missing.length ? `This site keeps the details of its newest runs only, not of ${missing.join(" and ")}.`
-        : found[0] ? `${found[0].points.length} workloads.` : "Choose a run. The address keeps the choice.";
+        : found[0] ? `${found.filter(Boolean).map((run) => `${run.points.length} workloads`).join(" next to ")}.` : "Choose a run. The address keeps the choice.";
       if (found[0]) comparison.append(...tables(found[0], found[1]));
     };
     addEventListener("hashchange", show);
@@ -239,6 +244,12 @@
     return [make("h2", title), box];
   }
 
+  function folded(title, parts) {
+    const details = make("details");
+    details.append(make("summary", title), ...parts);
+    return details;
+  }
+
   function tables(first, second) {
     const runs = second ? [first, second] : [first];
     const number = (value, unit) => value === null || value === undefined ? "–" : `${Number(value.toPrecision(4))} ${unit}`;
@@ -247,7 +258,7 @@
     const both = [...first.points.map((point) => [point, others.get(point[0])]), ...(second ? second.points.filter((point) => !keys.has(point[0])).map((point) => [null, point]) : [])];
     const change = ([a, b]) => a && b && a[3] > 0 && b[3] > 0 ? Math.log(b[3] / a[3]) : null;
     both.sort((x, y) => Math.abs(change(y) ?? 0) - Math.abs(change(x) ?? 0));
-    const rows = both.map(([a, b]) => {
+    const rows = (pairs) => pairs.map(([a, b]) => {
       const known = a || b;
       const link = make("a", known[1], { href: `${root}w/${known[0]}.html`, class: "mono" });
       const verdict = (point) => make("span", point ? point[6] : "–", { class: point ? point[6] : "" });
@@ -259,10 +270,12 @@
     const tools = side(runs.map((run) => run.tools)).filter(([, a, b]) => !second || a !== b);
     const columns = second ? ["Run A", "Run B"] : ["Run A"];
     const note = second ? [make("p", "Values of two sittings: another GPU or driver moves them. The ratio to the anchor does not.", { class: "soft" })] : [];
-    const red = runs.flatMap((run, index) => run.verdicts.map(([gate, target, outcome, code, message]) => [columns[index], gate, target, make("span", outcome, { class: outcome }), code, message]));
+    const red = runs.flatMap((run, index) => run.verdicts.map(([gate, target, outcome, code, message]) => [columns[index], make("span", gate, { class: "mono" }), make("span", target, { class: "mono" }), make("span", outcome, { class: outcome }), code, make("span", message, { class: "long" })]));
     return [
       ...table("About", ["", ...columns], side(runs.map((run) => run.about))),
-      ...table("Workloads", head, rows, second ? [1, 2, 3] : [1, 2]), ...note,
+      ...table(second ? "Workloads of both runs" : "Workloads", head, rows(both.filter(([a, b]) => !second || (a && b))), second ? [1, 2, 3] : [1, 2]), ...note,
+      ...[["A", ([, b]) => !b], ["B", ([a]) => !a]].map(([name, isAlone]) => [name, second ? both.filter(isAlone) : []]).filter(([, alone]) => alone.length)
+        .map(([name, alone]) => folded(`${alone.length} ${alone.length === 1 ? "workload" : "workloads"} only in run ${name}`, table(`Workloads of run ${name}`, head, rows(alone), [1, 2, 3]))),
       ...(red.length ? table("Checks that did not pass", ["Run", "Gate", "Target", "Verdict", "Reason", "Message"], red) : []),
       ...(tools.length ? table(second ? "Tools that differ" : "Tools", ["Tool", ...columns], tools) : []),
     ];

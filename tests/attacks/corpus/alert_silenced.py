@@ -74,7 +74,7 @@ def member(source: random.Random) -> Attack:
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every file for what it says."""
-    monkeypatch.setattr(judging, "_tampered", lambda _old, _new: None)
+    monkeypatch.setattr(judging, "_tampered", lambda *_: None)
     monkeypatch.setattr(AlertFile, "is_decided", lambda _self, _day: True)
     monkeypatch.setattr(files, "_check", lambda _problems, _table, _name: None)
 
@@ -94,6 +94,8 @@ CLASS = AttackClass(
         attack("another workload", series=(replace(SERIES, workload="v"),), **DECISION),
         attack("fixed before it was found", state=AlertState.FIXED, closed="2026-10-01"),
         attack("fixed without a day", state=AlertState.FIXED),
+        attack("fixed by hand", state=AlertState.FIXED, closed="2026-11-22"),
+        attack("fixed by hand with a decision", **{**DECISION, "state": AlertState.FIXED, "closed": "2026-11-22"}),
         attack("looked at for weeks", state=AlertState.STAGED, owner="kernels", reason="soon", until="2026-12-01"),
     ),
     member=member,

@@ -91,6 +91,12 @@ def _process(file: str) -> Escape:
     return lambda folder, supervisor: Path(f"/proc/{supervisor}/{file}").read_bytes()
 
 
+def _leave_group(_: Path, __: int) -> None:
+    os.setpgid(0, 0)
+    if os.getpgid(0) != os.getpid():
+        raise OSError("still in the group")
+
+
 def _signal(number: int) -> Escape:
     return lambda folder, supervisor: os.kill(supervisor, number)
 
@@ -119,7 +125,7 @@ ESCAPES: tuple[tuple[str, Escape], ...] = (
     ("probes the supervisor with signal 0", _signal(0)),
     ("continues the supervisor", _signal(signal.SIGCONT)),
     ("leaves its session", lambda *_: os.setsid()),
-    ("leaves its process group", lambda *_: os.setpgid(0, 0)),
+    ("leaves its process group", _leave_group),
     ("makes a name space", lambda *_: _call(libc.unshare(0x10000000))),
     ("opens the supervisor by pidfd", lambda _, supervisor: os.close(os.pidfd_open(supervisor))),
 )  # fmt: skip

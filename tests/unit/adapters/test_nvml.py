@@ -141,3 +141,65 @@ def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
     assert [user.pid for user in nvml.other_users(users, ("dcgm*",))] == [1]
     assert [user.pid for user in nvml.other_users(users, ())] == [1, 3]
     assert [user.pid for user in nvml.unnamed_users(users)] == [4]
+
+
+UUIDS = ("GPU-aa1", "GPU-ab2", "GPU-b3")
+
+
+@pytest.fixture
+def three(monkeypatch):
+    fake = FakeNvml(nvmlDeviceGetCount=3)
+    fake.nvmlDeviceGetHandleByIndex = fake.nvmlDeviceGetUUID = lambda given: UUIDS[given] if isinstance(given, int) else given
+    fake.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+
+
+@pytest.mark.parametrize(
+    ("variable", "visible"),
+    [
+        (None, UUIDS),
+        ("1", UUIDS[1:2]),
+        ("2, 0", (UUIDS[2], UUIDS[0])),
+        ("GPU-b", UUIDS[2:]),  # as CUDA allows
+        ("GPU-a,0", ()),  # two GPUs begin so
+        ("0,7,1", UUIDS[:1]),  # as in CUDA, an unknown name ends the list
+        ("GPU-b3,-1,0", UUIDS[2:]),
+        ("MIG-12", ("MIG-12",)),
+        ("", ()),
+        ("NoDevFiles", ()),
+    ],
+)
+def test_a_gpu_that_the_user_hides_is_not_taken(three, monkeypatch, variable, visible):
+    monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(nvml.VISIBLE, variable)
+    assert nvml.uuids() == visible
+    if visible:
+        assert nvml.read("").uuid == visible[0]
+    else:
+        with pytest.raises(CannotCollectError, match="no GPU of this machine has that name"):
+            nvml.read("")
+    assert nvml.read("1").uuid == UUIDS[1]  # who names one gets it
+
+
+@pytest.mark.parametrize(("variable", "hidden"), [("", True), (" ", True), ("-1", True), ("0", False), ("GPU-1", False)])
+def test_an_empty_list_of_visible_gpus_hides_all(monkeypatch, variable, hidden):
+    monkeypatch.setenv(nvml.VISIBLE, variable)
+    assert nvml.are_hidden() is hidden
+    monkeypatch.delenv(nvml.VISIBLE)
+    assert not nvml.are_hidden()
+
+
+def test_the_load_of_the_other_gpus(monkeypatch):
+    fake = FakeNvml(nvmlDeviceGetCount=3)
+    fake.nvmlDeviceGetHandleByIndex = lambda index: index
+    fake.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
+
+    def load(handle):
+        if handle == 1:
+            raise NVMLError_NotSupported("a divided GPU has none")
+        return SimpleNamespace(gpu=90 + handle)
+
+    fake.nvmlDeviceGetUtilizationRates = load
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    assert nvml.neighbours(("GPU-0",)) == {"GPU-2": 92}

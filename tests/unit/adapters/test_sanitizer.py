@@ -44,6 +44,14 @@ def test_a_planted_fault_is_found_with_its_place(name, check, kernel, line):
     assert (first.tool, first.kernel, first.file, first.line) == (check, kernel, "faults.cu", line)
 
 
+def test_a_copy_of_memory_that_was_never_written_is_a_finding_without_a_kernel():
+    text = recorded("host-copy")
+    assert reading(text, "initcheck", returncode=sanitizer.ERROR_EXIT) == Measured(value=2.0, unit="count")
+    (finding,) = sanitizer_log.parse(text, "initcheck").findings
+    assert (finding.kernel, finding.file, finding.count) == ("", "", 2)
+    assert finding.message.startswith("Host API memory access error at host access to 0x")
+
+
 def test_threads_that_say_the_same_are_one_finding_with_a_count():
     (finding,) = sanitizer_log.parse(recorded("sync"), "synccheck").findings
     assert finding.message == "Barrier error detected. Divergent thread(s) in warp."

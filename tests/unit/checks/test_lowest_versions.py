@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
+from flashcore_ci.cli import history
 from flashcore_ci.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[3]
@@ -39,12 +40,16 @@ def test_every_command_is_found_in_the_help(lowest: ModuleType) -> None:
 
 
 def test_what_fails_is_named(lowest: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        text = "\nCommands:\n  gate  Build.\n  judge  Judge.\n" if argv[1:] == ["--help"] else ""
-        return subprocess.CompletedProcess(argv, int("judge" in argv), text, "TypeError\n")
+    def broken() -> None:
+        raise TypeError("an older version")
 
+    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(argv, int("judge" in argv))
+
+    monkeypatch.setattr(history.command.commands["list"], "get_help", lambda _: broken())
     monkeypatch.setattr(lowest.subprocess, "run", run)
     assert lowest.main(["--try", "/nowhere/flashcore-ci"]) == 1
     failed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("failed:")]
-    assert failed[0] == "failed: /nowhere/flashcore-ci judge --help"
+    assert failed[0] == "failed: flashcore-ci history list --help"
+    assert failed[1].startswith("failed: /nowhere/flashcore-ci judge ")
     assert len(failed) == 2

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,9 +231,9 @@ def answered(monkeypatch, ended):
     def answers(*, at, walls):
         seen, walls = {}, iter(walls)
 
-        def run(argv, *, variables, timeout, logs, **_):
+        def run(argv, *, variables, timeout, should_stop, **_):
             job = Path(argv[-2]).read_bytes()
-            seen.update(argv=argv, variables=variables, timeout=timeout, job=json.loads(job))
+            seen.update(argv=argv, variables=variables, timeout=timeout, should_stop=should_stop, job=json.loads(job))
             answer = {**RESULT, "nonce": seen["job"]["nonce"], "job": hashlib.sha256(job).hexdigest()}
             Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
             os.utime(argv[-1], (at, at))
@@ -272,3 +273,10 @@ def test_a_worker_gets_its_job_and_answers_it(tmp_path, answered):
     assert [entry.name for entry in Path(seen["variables"]["PYTHONPATH"]).iterdir()] == ["flashcore_ci"]
     assert seen["job"]["workloads"] == [{"id": "big", "subject": "scale", "params": {"n": 1024}, "seed": 0}]
     assert seen["job"]["options"] == {"repeats": 3}
+    assert not seen["should_stop"]()
+
+
+def test_a_worker_ends_early_where_its_job_says_so(tmp_path, answered):
+    seen = answered(at=1001.0, walls=(1000.0, 1002.0))
+    child.run(replace(make_spec(tmp_path), should_stop=lambda: True))
+    assert seen["should_stop"]()

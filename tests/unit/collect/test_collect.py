@@ -1,159 +1,21 @@
 """A whole collection, its workers and its machine scripted."""
 
-import contextlib
-import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from evidence_factories import make_provenance
 from factories import make_build, make_plan
-from sound_gpu import SOUND
+from scripted_machine import SICK, WANTED, collected, make_session, reasons
 
 from flashcore_ci.adapters.nvml import User
-from flashcore_ci.collect import child, collect, process_runs, profile, sanitizer
-from flashcore_ci.collect.child import STOPPED, JobResult
-from flashcore_ci.collect.session import Session
+from flashcore_ci.collect import child, collect, profile
+from flashcore_ci.collect.child import STOPPED
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
-
-STATE = replace(SOUND, uuid="GPU-1", reasons=(), users=())
-CORRECT = {"readings": {"diff/max": 0.0, "error/ratio": 0.5, "finite/bad-values": 0, "repeat/differing-runs": 0}}
-TIMED = {
-    "ms": 0.6,
-    "megacycles": 1.1,
-    "mhz": 1800.0,
-    "std_percent": 0.3,
-    "kept": 60,
-    "dropped": 0,
-    "watts": 600.0,
-    "reasons": {"0x4": 60},
-}
-OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "control": {"status": 0}, "profile": {"runs": 1}, "timing": TIMED}
-FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
-
-
-SICK = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum is wrong"}}}
-
-
-class World:
-    """What the machine does. Edit it before collecting."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.kinds = []
-        self.outcomes = dict(OUTCOMES)
-        self.failures = {}
-        self.users = ()
-        self.probe = {"probe": {"ok": True}}
-        self.blind, self.gpus, self.sick = "", "GPU-1", ""
-
-    def read(self, gpu):
-        assert gpu in self.gpus
-        return replace(STATE, users=self.users)
-
-    def run(self, spec, start=None):
-        if start is not None:
-            while not start.sent and not start.cancelled:
-                start.event.wait(0.01)
-            if start.cancelled:
-                return self.result({}, STOPPED)
-        self.kinds.append(spec.kind)
-        gpu = spec.variables["CUDA_VISIBLE_DEVICES"]
-        if spec.kind == "probe" and gpu in self.gpus.split(","):
-            return self.result(SICK if gpu == self.sick else self.probe, self.failures.get("probe"))
-        assert gpu == self.gpus
-        failure = self.failures.get(spec.kind)
-        outcomes = {} if failure else {workload.id: dict(self.outcomes[spec.kind]) for workload in spec.workloads}
-        return self.result(outcomes, failure)
-
-    def result(self, outcomes, failure):
-        file = self.folder / "result.json"
-        file.write_text(json.dumps(outcomes), encoding="utf-8")
-        return JobResult(outcomes=outcomes, environment=FACTS, in_flight=None, failure=failure, completed=None, result_file=file)
-
-
-class StartSignal:
-    """A start signal without a clock."""
-
-    def __init__(self, file):
-        import threading
-
-        self.event = threading.Event()
-        self.sent = self.cancelled = False
-
-    def send(self, seconds):
-        self.sent = True
-        self.event.set()
-
-    def cancel(self):
-        self.cancelled = True
-        self.event.set()
-
-
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    scripted = World(tmp_path)
-    monkeypatch.setattr(collect.nvml, "read", scripted.read)
-    monkeypatch.setattr(collect.group.lock, "hold", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(collect, "_versions", lambda session: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
-    monkeypatch.setattr(child, "run", scripted.run)
-    monkeypatch.setattr(collect, "StartSignal", StartSignal)
-    monkeypatch.setattr(process_runs, "StartSignal", StartSignal)
-    clean = Measured(value=0.0, unit="count")
-    monkeypatch.setattr(sanitizer.sanitizer, "read_findings", lambda *_, **__: clean)
-    monkeypatch.setattr(sanitizer.positive_control, "why_unreported", lambda *_: scripted.blind)
-    launches = sanitizer.ObservedLaunches(checked=("scale_f32",) * 2, others=())
-    monkeypatch.setattr(sanitizer, "between_marks", lambda *_: launches)
-    monkeypatch.setattr(profile.ncu, "import_reader", lambda tool: SimpleNamespace())
-    monkeypatch.setattr(profile, "_actions", lambda *_: ())
-    monkeypatch.setattr(profile, "_write_page", lambda *_: None)
-    monkeypatch.setattr(profile.ncu, "make_readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
-    return scripted
-
-
-def make_session(folder, **changes):
-    values = {
-        "plan": make_plan(),
-        "builds": (make_build(),),
-        "uuid": "GPU-1",
-        "root": folder,
-        "python": Path("/python"),
-        "libraries": folder,
-        "run_folder": folder / "run",
-        "scratch": folder / "scratch",
-        "lock_dir": folder,
-        "origin": make_provenance(device=None, tools=()),
-        "sanitizer": Path("/cs"),
-        "ncu": Path("/ncu"),
-        "progress": lambda line: None,
-    }
-    return Session(**{**values, **changes})
-
-
-def collected(folder, **changes):
-    return collect.collect(make_session(folder, **changes))
-
-
-def reasons(evidence):
-    """By kind, why observations are missing."""
-    kinds = {observation.kind for observation in evidence.observations}
-    return {kind: {o.missing and o.missing.code for o in evidence.observations if o.kind is kind} for kind in kinds}
-
-
-WANTED = {
-    (Kind.CORRECTNESS, "big"),
-    (Kind.CORRECTNESS, "small"),
-    (Kind.SANITIZER, "big"),
-    (Kind.SANITIZER, "small"),
-    (Kind.PROFILE, "big"),
-    (Kind.TIMING, "big"),
-}
 
 
 def test_everything_that_the_plan_asks_for_is_observed_once_and_stamped(world, tmp_path):
@@ -227,6 +89,22 @@ def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
 
 
+@pytest.mark.parametrize("way", ["MIG", "MPS"])
+def test_a_divided_gpu_is_not_timed_even_if_the_server_is_allowed(world, tmp_path, way):
+    world.mig = way == "MIG"
+    world.users = (User(pid=7, name="nvidia-cuda-mps", descendant=False),) if way == "MPS" else ()
+    evidence = collected(tmp_path, allow=("nvidia*",))
+    found = reasons(evidence)
+    assert found[Kind.CORRECTNESS] == {None}
+    assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
+    assert {o.missing.message for o in evidence.observations if o.kind is Kind.TIMING} == {f"{way} divides this GPU"}
+
+
+def test_the_load_of_other_gpus_is_recorded(world, tmp_path):
+    world.loads = [{"GPU-2": 0, "GPU-3": 0}, {"GPU-2": 97, "GPU-3": 0}]
+    assert collected(tmp_path).notes == ("GPU-2 of this machine was busy: 0 % before the measurements, 97 % after them",)
+
+
 def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):
     def run(spec, start=None):
         if spec.name == "timing-4":
@@ -298,3 +176,23 @@ def test_a_gpu_that_is_lost_in_the_middle_keeps_what_it_showed_before(world, tmp
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == found[Kind.SANITIZER] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.DEVICE_UNHEALTHY}
+
+
+@pytest.mark.parametrize(("cpus", "before"), [(16, ["timing"]), (4, [])])
+def test_reports_are_read_while_kernels_are_timed_where_there_are_many_cpus(world, tmp_path, monkeypatch, cpus, before):
+    import threading
+
+    timed, seen = threading.Event(), []
+    real = collect.timing.collect
+
+    def read(*_):
+        timed.wait(5.0 if cpus == 16 else 0.0)
+        seen.extend(["timing"] if timed.is_set() else [])
+        return ()
+
+    monkeypatch.setattr(collect.host, "cpus", lambda: cpus)
+    monkeypatch.setattr(profile, "_actions", read)
+    monkeypatch.setattr(collect.timing, "collect", lambda *arguments: timed.set() or real(*arguments))
+    evidence = collected(tmp_path)
+    assert seen == before
+    assert {(observation.kind, observation.target) for observation in evidence.observations} == WANTED

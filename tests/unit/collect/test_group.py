@@ -62,6 +62,12 @@ def test_a_gpu_that_does_not_answer_is_no_neighbour(
     assert group.find_gpus(session) == ("GPU-2", "GPU-3")
 
 
+def test_only_the_given_neighbours_join(session: Session, gpus: dict[str, str]) -> None:
+    assert set(gpus) > {"GPU-1", "GPU-2"}
+    assert group.find_gpus(replace(session, neighbours=("GPU-3",))) == ("GPU-2", "GPU-3")
+    assert group.find_gpus(replace(session, neighbours=())) == ("GPU-2",)
+
+
 def test_one_gpu_is_enough_for_a_plan_that_asks_for_one(session: Session) -> None:
     assert group.find_gpus(replace(session, plan=replace(session.plan, workloads=(SINGLE,)))) == ("GPU-2",)
 

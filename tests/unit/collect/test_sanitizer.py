@@ -138,3 +138,18 @@ def test_initcheck_takes_kernels_that_load_bulk_copies_by_themselves(monkeypatch
     assert {tuple(one.id for one in group) for group in ran} == {("a",), ("b",)}
     sanitizer._check(Session(), Path("/cs"), "2026.4.0.0", "memcheck", WORKLOADS)
     assert ran[2:] == [WORKLOADS]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "parts"), [("racecheck", 25, [13, 12]), ("racecheck", 23, [23]), ("memcheck", 25, [25])]
+)
+def test_many_workloads_have_two_processes_of_the_slowest_check(monkeypatch, name, count, parts):
+    ran = {}
+    workloads = tuple(make_workload(f"w{number}") for number in range(count))
+    monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
+    monkeypatch.setattr(
+        sanitizer, "_run_check", lambda session, tool, version, name, workloads: ran.update({name: workloads}) or {}
+    )
+    sanitizer._check(Session(), Path("/cs"), "2026.4.0.0", name, workloads)
+    assert [len(ran[each]) for each in (name, name + sanitizer.SECOND) if each in ran] == parts
+    assert {one.id for group in ran.values() for one in group} == {one.id for one in workloads}

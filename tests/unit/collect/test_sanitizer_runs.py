@@ -10,6 +10,7 @@ from factories import make_workload
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.adapters.sanitizer import VARIABLES
 from flashcore_ci.collect import sanitizer
+from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.sanitizer import CheckResult, ObservedLaunches
 from flashcore_ci.model.codes import Code
@@ -20,6 +21,16 @@ from flashcore_ci.model.reading import Measured, Missing
 CLEAN = Path(__file__).parents[2] / "recordings/sanitizer/clean-memcheck.log"
 RACES = CLEAN.with_name("race.log")
 BIG = make_workload("big")
+SPEC = JobSpec(
+    kind="launch",
+    name="memcheck",
+    python=Path("/py"),
+    root=Path("/r"),
+    scratch=Path("/s"),
+    seconds=1.0,
+    subjects=(),
+    workloads=(),
+)
 DONE = Completed(argv=(), returncode=0, timed_out=False, seconds=1.0, stdout=Path("/out"), stderr=Path("/err"))
 ZERO = Measured(value=0.0, unit="count")
 
@@ -64,12 +75,39 @@ def test_a_finding_comes_before_a_failure_of_the_worker(run):
     assert run(failed, log=RACES, check="racecheck").value > 0
 
 
+@pytest.mark.parametrize("length", [0, 10, 28, 60])
+def test_a_process_of_several_workloads_ends_at_its_first_finding(monkeypatch, tmp_path, length):
+    log, given = tmp_path / "racecheck.log", []
+    monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
+    monkeypatch.setattr(sanitizer, "_kernels", lambda *_: ())
+    monkeypatch.setattr(sanitizer, "_log", lambda *_: log)
+    done = outcome({"launches": sanitizer.LAUNCHES})
+    monkeypatch.setattr(sanitizer, "_launch", lambda *one: given.append(one[-1]) or dict.fromkeys(("big", "other"), done))
+    for workloads in ((BIG, make_workload("other")), (BIG,)):
+        sanitizer._run_check(SimpleNamespace(), Path("/cs"), "2026.4.0.0", "racecheck", workloads)
+    together, alone = given
+    assert not together()  # without a log
+    log.write_text(CLEAN.with_name("clean-racecheck.log").read_text(encoding="utf-8")[:length], encoding="utf-8")
+    assert not together()  # a header, or a line that is still being written
+    log.write_text(RACES.read_text(encoding="utf-8"), encoding="utf-8")
+    assert together()
+    assert not alone()  # its number of findings is the reading
+
+
+def test_a_clean_log_never_ends_its_process(tmp_path):
+    for check in SANITIZER_TOOLS:
+        text, log = CLEAN.with_name(f"clean-{check}.log").read_text(encoding="utf-8"), tmp_path / "log"
+        for length in range(len(text) + 1):
+            log.write_text(text[:length], encoding="utf-8")
+            assert not sanitizer._has_entry(log, check)
+
+
 def test_a_worker_is_launched_as_the_tool_needs_it(monkeypatch):
     given = {}
 
     def job(kind, name, workloads, **options):
         given.update(options, kind=kind)
-        return SimpleNamespace(workloads=workloads)
+        return SPEC
 
     session = SimpleNamespace(job=job, seconds=lambda kind: 60.0)
     monkeypatch.setattr(sanitizer.isolation, "run_once", lambda spec: spec)

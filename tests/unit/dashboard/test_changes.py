@@ -62,3 +62,12 @@ def test_a_line_that_nothing_measures_any_more_is_left_out():
     made = snapshot()
     old = replace(made, runs={**made.runs, 2: replace(made.runs[2], collected_at=NOW - 400 * 86_400)})
     assert len(overview.rows_of(made)) - len(overview.rows_of(old)) == 1
+
+
+def test_a_line_whose_versions_differ_is_compared_with_the_version_before():
+    steps = [*([0.1] * 10), *([0.0] * 10), 0.0003]
+    found = status_of(steps)
+    assert (found.status, found.why) == (Status.UNCHANGED, "as fast as the version before, and earlier ones differ")
+    assert found.estimate == pytest.approx(0.0003)
+    assert status_of(steps, anchored=False).status is Status.UNPROVEN
+    assert status_of([*steps[:-1], 0.02]).status is Status.UNPROVEN

@@ -159,3 +159,20 @@ def test_a_line_that_is_shown_whole_names_no_samples():
         b"are samples of"
         not in site.files(replace(shown, lines=(replace(line, total=len(line.dots), sampled=0),)))[f"w/{line.key}.html"]
     )
+
+
+def test_rates_of_versions_are_of_one_workload_and_no_version_is_left_out():
+    shown = snapshot()
+    line = shown.lines[0]
+    facts = [replace(code.entries[0], machine_code=f"m{n}") for n, code in enumerate([next(iter(shown.codes.values()))] * 12)]
+    other = replace(line, key="ffffffffffff", series=replace(line.series, workload="only-the-newest"), flops=1e30)
+    found = [versions.EntryVersion(facts=fact, first=1, reached={line.key: (line, (1.0, 0.01))}) for fact in facts]
+    found[-1].reached[other.key] = (other, (1.0, None))
+    assert versions.common(found) is line
+    assert versions.common(found[-1:]) is other
+    assert versions.common([]) is None
+    text = str(versions._entry("kernel", found, shown))
+    assert "only-the-newest" not in text
+    assert "4 older versions" in text
+    assert all(f">v{number}<" in text for number in range(1, 13))
+    assert text.count("+1.01 %") == 12

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from flashcore_ci.fleet import local
+from flashcore_ci.fleet.engine import Task
+from flashcore_ci.fleet.local import LocalEngine
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.run.request import Request
 
 
 @pytest.mark.parametrize(("xids", "lost"), [((), ""), ((13, 31, 43, 45), ""), ((31, 79), "Xid 79: GPU has fallen off the bus")])
@@ -20,3 +32,77 @@ def test_a_driver_that_does_not_answer_is_a_lost_gpu(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(local.nvml, "read", refuse)
     assert local.hardware_failure("GPU-1", ()) == "the NVIDIA driver does not answer: GPU is lost"
+
+
+class Children:
+    """``collect`` processes that run until the test lets them, and what ran at once on each GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, xids: dict[str, list[int]] | None = None) -> None:
+        self.groups: list[tuple[str, ...]] = []
+        self.twice: set[str] = set()
+        self._now: list[str] = []
+        self._lock = threading.Lock()
+        found = xids or {}
+        monkeypatch.setattr(local.process, "run", self.run)
+        monkeypatch.setattr(local.process, "stopping", lambda: False)
+        monkeypatch.setattr(local.nvml, "read", lambda _: None)
+        monkeypatch.setattr(local.nvml, "xids", lambda gpu: contextlib.nullcontext(found.get(gpu, [])))
+
+    def run(self, argv: Sequence[str | Path], **_: Any) -> Any:
+        words = list(map(str, argv))
+        gpus = (words[words.index("--gpu") + 1], *words[words.index("--neighbours") + 1].split(","))
+        gpus = tuple(filter(None, gpus))
+        with self._lock:
+            self.groups.append(gpus)
+            self.twice |= set(gpus) & set(self._now)
+            self._now += gpus
+        threading.Event().wait(0.02)
+        with self._lock:
+            self._now = [gpu for gpu in self._now if gpu not in gpus]
+        return SimpleNamespace(returncode=0, timed_out=False)
+
+
+def engine(*gpus: str) -> LocalEngine:
+    request = Request(suite=Path("suite.toml"), out=Path("out"), environ={})
+    return LocalEngine(request=request, gpus=list(gpus), logs=Path("logs"))
+
+
+def a_task(index: int, gpus: int, avoid: tuple[str, ...] = ()) -> Task:
+    shard = ShardFile(
+        suite="s", suite_file="s.toml", plan="f" * 64, commit="1" * 40, index=index, count=9,
+        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),),
+        needs=Needs(gpus=gpus, architecture="", exclusive=True, seconds=1.0),
+    )  # fmt: skip
+    return Task(shard=shard, file=Path("shard.json"), out=Path("run"), avoid=avoid)
+
+
+def test_no_gpu_has_two_tasks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+    tasks = [a_task(index, 1 + index % 2) for index in range(1, 9)]
+    ended = engine("a", "b", "c", "d").measure(tasks)
+    assert [one.task.shard.index for one in ended] == list(range(1, 9))
+    assert children.twice == set()
+    assert sorted(map(len, children.groups)) == [1] * 4 + [2] * 4
+    assert all(len(set(group)) == len(group) for group in children.groups)
+
+
+def test_the_xids_of_every_gpu_of_a_group_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    Children(monkeypatch, {"b": [79]})
+    (ended,) = engine("a", "b").measure([a_task(1, 2)])
+    assert (ended.gpu, ended.lost) == ("b", "Xid 79: GPU has fallen off the bus")
+
+
+@pytest.mark.parametrize(("needs", "avoid"), [(2, ("b",)), (1, ("a", "b"))])
+def test_a_task_that_finds_too_few_gpus_after_a_loss_does_not_run(
+    needs: int, avoid: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children = Children(monkeypatch)
+    (ended,) = engine("a", "b").measure([a_task(1, needs, avoid)])
+    assert (ended.gpu, ended.lost) == ("", f"too few GPUs are left without {', '.join(avoid)}")
+    assert children.groups == []
+
+
+def test_a_small_machine_says_itself_that_it_has_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+    assert engine("a").measure([a_task(1, 2)])[0].lost == ""
+    assert children.groups == [("a",)]

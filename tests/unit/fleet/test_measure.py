@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -112,7 +112,18 @@ def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pyt
     fleet = run(machines, monkeypatch)
     assert len(machines.rounds) == measure.MAX_TRIES
     assert machines.gpus == ["a", "b", "c"]
-    assert fleet.blamed == fleet.notes == fleet.done == []
+    assert fleet.blamed == fleet.done == []
+    assert fleet.notes == ["shard 1 is lost: PREEMPTED", "shard 2 is lost: PREEMPTED"]
+
+
+def test_a_shard_that_no_gpu_is_left_for_is_lost_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines()
+    monkeypatch.setattr(
+        machines, "measure", lambda tasks: [Ended(task=one, gpu="", lost="too few GPUs are left") for one in tasks]
+    )
+    fleet = run(machines, monkeypatch)
+    assert fleet.notes == ["shard 1 is lost: too few GPUs are left", "shard 2 is lost: too few GPUs are left"]
+    assert fleet.attempts == fleet.blamed == []
 
 
 def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +131,17 @@ def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(CannotCollectError, match="shard 1 on a: no ncu"):
         run(machines, monkeypatch)
     assert len(machines.rounds) == 1
+
+
+def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines()
+    measured = machines.measure
+    monkeypatch.setattr(
+        machines,
+        "measure",
+        lambda tasks: [replace(measured([one])[0], failure="" if one.shard.index == 1 else "exit status -9") for one in tasks],
+    )
+    monkeypatch.setattr(Fleet, "_keep", lambda self, task: self.notes.append(f"kept {task.shard.index}"))
+    fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
+    fleet.run([task(1), task(2)])
+    assert fleet.notes == ["shard 2 is lost: a: exit status -9", "kept 1"]

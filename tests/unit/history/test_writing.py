@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 from evidence_factories import make_device
 from factories import make_build, make_entry_build
-from history_factories import BUILD, add, compared, evidence_of, migrated_url_of, new_run
+from history_factories import BUILD, add, compared, evidence_of, made_run, migrated_url_of, new_run
+from sqlalchemy import event
 
 from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.history.rows import content_digest, rows_of
@@ -31,6 +32,21 @@ def test_a_run_is_stored_once(url):
     assert add(url, new_run(), new_run()) == [Added.NEW, Added.KNOWN]
     counts = read(url, queries.counts)
     assert (counts["runs"], counts["points"], counts["verdicts"]) == (1, 2, 1)
+
+
+def statements_of(url, rows):
+    """Count what the database executes for one run."""
+    engine, seen = database.engine_of(address.parse(url, {})), []
+    event.listen(engine, "before_cursor_execute", note := lambda *given: seen.append(given[2]))
+    add(url, rows)
+    event.remove(engine, "before_cursor_execute", note)
+    return len(seen)
+
+
+def test_a_run_takes_the_same_statements_however_many_workloads_it_has(url, monkeypatch):
+    monkeypatch.setattr(database, "_migrate", lambda *_: pytest.fail("it has its tables"))
+    few, many = (statements_of(url, made_run(number, series=series, version=number)) for number, series in enumerate((2, 90)))
+    assert many <= few <= 40  # the second shares rows with the first
 
 
 def test_facts_are_stored_once_per_digest(url):

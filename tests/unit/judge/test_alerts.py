@@ -23,8 +23,8 @@ ALERT = AlertFile(
 DECIDED = replace(ALERT, state=AlertState.ACTIVE, owner="kernels", reason="known", until="2026-12-01")
 
 
-def codes(present, before=(), days=3, day=DAY):
-    return [verdict.reason.code for verdict in judge_alerts(present, before, day=day, days=days)]
+def codes(present, before=(), days=3, day=DAY, ended=frozenset()):
+    return [verdict.reason.code for verdict in judge_alerts(present, before, day=day, days=days, ended=lambda: ended)]
 
 
 def test_an_untriaged_alert_fails_when_it_is_too_old():
@@ -71,12 +71,17 @@ def test_facts_of_the_base_may_not_change(changes):
     assert codes([replace(DECIDED, **changes)], [ALERT]) == [Code.ALERT_CHANGED]
 
 
-def test_an_alert_may_gain_series_and_end():
+def test_an_alert_may_gain_series_and_end_where_the_history_saw_it_end():
     more = replace(ALERT, series=(SERIES, replace(SERIES, workload="v")))
     ended = replace(ALERT, state=AlertState.FIXED, closed="2026-11-22")
     assert codes([more], [ALERT]) == [Code.WITHIN_LIMIT]
-    assert codes([ended], [ALERT]) == [Code.WITHIN_LIMIT]
-    assert codes([replace(ended, closed="2026-11-01")], [ALERT]) == [Code.ALERT_CHANGED]
+    assert codes([ended], [ALERT]) == [Code.ALERT_ENDED]
+    assert codes([ended], [ALERT], ended={ALERT.id}) == [Code.WITHIN_LIMIT]
+    assert codes([replace(ended, closed="2026-11-01")], [ALERT], ended={ALERT.id}) == [Code.ALERT_CHANGED]
+
+
+def test_the_history_is_read_only_for_an_alert_that_ends():
+    judge_alerts([DECIDED], [ALERT], day=DAY, days=0, ended=lambda: pytest.fail("it was read"))
 
 
 def test_no_alert_is_one_passing_check_and_unreadable_files_are_inconclusive():

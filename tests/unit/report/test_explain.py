@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, SUBJECT_FAILURES, Code
+from flashcore_ci.model.codes import ALERTING, FAILING, NEXT_STEP, SUBJECT_FAILURES, Code
 from flashcore_ci.model.suite import Gate, Kind, Limit, Roof, Rule, Severity, Statistic
 from flashcore_ci.report import explain, formatting
 
@@ -60,4 +60,4 @@ def test_every_code_has_its_verdict(code: Code) -> None:
     text = explain.render_code(code)
     assert text.startswith(code)
     assert formatting.plain(NEXT_STEP.get(code, "the check passed")) in text
-    assert ("FAIL" in text) == (code in SUBJECT_FAILURES | FAILING)
+    assert ("FAIL" in text) == (code in SUBJECT_FAILURES | FAILING | ALERTING)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny_kernel
@@ -74,3 +75,23 @@ def test_a_gpu_that_cannot_run_what_was_built_is_refused(architecture: str, capa
     with pytest.raises(CannotCollectError, match=f"tiny is built for {architecture}, and NVIDIA H200 has compute cap") as caught:
         host.require_architecture(plan, state)
     assert "name this one in [ridge] of gates/tiny.toml" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpu", "live", "measures"),
+    [
+        (None, "", None, True),
+        ("1", "", None, True),
+        ("", "", None, False),
+        ("-1", "", None, False),
+        ("", "0", None, True),  # named by hand
+        ("", "", True, True),  # then it says what is hidden, with exit code 4
+        (None, "", False, False),
+    ],
+)
+def test_gpus_that_are_all_hidden_are_not_measured_on(monkeypatch, visible, gpu, live, measures) -> None:
+    monkeypatch.setattr(host, "has_gpu", lambda: True)
+    monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(nvml.VISIBLE, visible)
+    assert host.is_live(SimpleNamespace(gpu=gpu, live=live)) is measures

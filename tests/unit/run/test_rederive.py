@@ -139,3 +139,14 @@ def test_names_from_the_run_stay_in_one_short_line():
         run.report_on(named)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
+
+
+def test_the_second_half_of_a_check_has_a_log_of_its_own():
+    second = f"{LOGS}/racecheck+2.log"
+    named = with_observation(
+        RUN, Kind.SANITIZER, "small",
+        lambda old: replace(old, artifacts=tuple(second if name == f"{LOGS}/racecheck.log" else name for name in old.artifacts)),
+    )  # fmt: skip
+    assert reason(named, gate="racecheck", target="small").code is Code.NO_TOOL_FILE
+    whole = with_file(named, second, RUN.files[f"{LOGS}/racecheck.log"])
+    assert run.is_green(whole)

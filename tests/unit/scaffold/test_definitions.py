@@ -60,7 +60,7 @@ def test_equal_workloads_count_once_and_more_are_omitted(tmp_path):
         ({"axes": {"rows": {"type": "var"}, "h": {"type": "expr", "expression": "rows / 2"}}}, "not a size"),
         ({"axes": {"rows": {"type": "var"}}}, "axis 'h'"),
         ({"reference": "def run(x, w):\n    return x\n"}, "takes 2 inputs"),
-        ({"reference": "def other(x, w, eps):\n    return x\n"}, "no function run (it has: other)"),
+        ({"reference": "def other(x, w, eps):\n    return x\n"}, "no function run made by def (it has: other)"),
         ({"reference": "def run(x, w, eps:\n"}, "not Python: line 1"),
         ({"outputs": {"y": {"shape": None, "dtype": "float32"}}}, "scalar"),
         ({"outputs": {"y": {"shape": ["h"], "dtype": "float4_e2m1"}}}, "float4_e2m1"),
@@ -76,6 +76,7 @@ def test_what_cannot_be_imported_says_why(tmp_path, changes, why):
     [
         ({"axes": {}}, "axis rows no value"),
         ({"axes": {"rows": -1}}, "at least 0 is needed"),
+        ({"axes": {"rows": 0}}, "gives the axis rows 0, so x has no element"),
         ({"inputs": {"x": {"type": "safetensors", "path": "p", "tensor_key": "k"}}}, "safetensors"),
         ({"inputs": {"x": {"type": "random"}}}, "a scalar, or lacks it"),
     ],

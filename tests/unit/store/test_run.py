@@ -197,3 +197,13 @@ class TestFirstSchema:
     def test_the_mark_is_found_at_the_end_only(self):
         assert legacy.is_v1(b'{"a": 1, "schema": "evidence-v1"\n}\n')
         assert not legacy.is_v1(b'{"a": "\\"schema\\": \\"evidence-v1\\"", "schema": "evidence-v2"\n}\n')
+
+
+def test_a_plan_that_was_read_is_written_byte_for_byte(run, tmp_path):
+    (run / "plan.json").write_bytes((run / "plan.json").read_bytes() + b"\n")
+    remanifest(run)
+    first, second = read_run(run), read_run(run)
+    assert first.plan is second.plan
+    prepare_run(tmp_path / "two", second.plan)
+    write_run(tmp_path / "two", second.plan, EVIDENCE)
+    assert read_run(tmp_path / "two").plan_digest == first.plan_digest

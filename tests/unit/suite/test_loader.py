@@ -169,6 +169,18 @@ class TestProblems:
         named = {lines[int(each[1]) - 1] for each in found}
         assert named == {line for line in lines if re.match(r"\[*[a-z_.]+x", line)}
 
+    def test_a_misspelt_table_next_to_the_right_one_is_read_too(self, problems):
+        more = '\n[protocl]\nrepeat = 3\n[[subjct]]\nnam = "x"\n[build]\nfast_mth = true\n'
+        found = "\n".join(problems(WHOLE.replace("roof =", "rof =") + more))
+        for words in (
+            'protocl: unknown key "protocl"',
+            "protocl.repeat: ",
+            "subjct[0].nam: ",
+            'unknown option "fast_mth"',
+            ".rof: ",
+        ):
+            assert words in found
+
     def test_a_list_that_is_none(self, problems):
         found = problems("gate = 3\nworkload = [1]\n" + HEAD + SUBJECT)
         assert any("gate: a list is needed" in line for line in found)

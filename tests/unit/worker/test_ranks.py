@@ -193,6 +193,14 @@ def test_times_need_no_readings() -> None:
     assert ranks.combine([{"seconds": 1.0, "ms": 2.0}, {"seconds": 3.0, "ms": 2.0}]) == {"seconds": 3.0, "ms": 2.0}
 
 
+def test_the_sensors_of_every_gpu_count() -> None:
+    first = {"seconds": 1.0, "ms": 2.0, "watts": 300.0, "celsius": 60, "nvml_mhz": 1900, "reasons": {"0x4": 2}}
+    second = {"seconds": 1.0, "ms": 2.0, "watts": 650.0, "celsius": 50, "nvml_mhz": 1500, "reasons": {"0x4": 1, "0x40": 3}}
+    worst = {"seconds": 1.0, "ms": 2.0, "watts": 650.0, "celsius": 60, "nvml_mhz": 1500, "reasons": {"0x4": 3, "0x40": 3}}
+    assert ranks.combine([first, second]) == ranks.combine([second, first]) == worst
+    assert "watts" not in ranks.combine([first, {"seconds": 1.0, "ms": 2.0}]), "a GPU without sensors is not like the other"
+
+
 def test_a_rank_that_cannot_start_ends_those_before_it(two: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 

@@ -150,3 +150,40 @@ def test_every_element_is_counted_once_for_the_kernel_and_for_pytorch(dtype):
     assert list(histograms) == [f"error/{side}/{name}" for name in "abcd" for side in ("ours", "pytorch")]
     for histogram in histograms.values():
         assert sum(histogram["counts"]) + histogram["zeros"] + histogram["not_finite"] == 35
+
+
+class Drifting:
+    """A subject whose third and fifth launches write something else, and one element never."""
+
+    def __init__(self):
+        self.launches = 0
+
+    def outputs(self, inputs):
+        return {"o": torch.zeros(4), "lse": torch.zeros(2)}
+
+    def run(self, inputs, outputs):
+        self.launches += 1
+        outputs["o"][:3] = inputs["x"]
+        outputs["lse"].fill_(float(self.launches in {3, 5}))
+
+
+def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("launch"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
+    monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
+    launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
+    assert waits == ["launch"] * 7
+    assert launches.differing == 5, (
+        "the element that is never written holds the other poison in half of them, and two more differ"
+    )
+    assert launches.unwritten["o"].tolist() == [False, False, False, True]
+    assert launches.unwritten["lse"].tolist() == [False, False]
+
+
+def test_only_launches_that_differ_are_counted(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
+    whole = Drifting()
+    whole.outputs = lambda _: {"o": torch.zeros(3), "lse": torch.zeros(2)}
+    assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing == 2

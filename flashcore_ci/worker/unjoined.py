@@ -1,0 +1,143 @@
+"""Find work on other streams that the stream of a launch does not wait for.
+
+A kernel fills the GPU while the host submits launches, and after them a queue of short kernels that fill the GPU too. Then the device
+goes on without the host. Work that is left after the launches delays the queue. Work that could begin before the launch when it was
+timed, as on a stream of its own, makes the launch longer here. The device's clock tells both, so a slow host changes neither.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flashcore_ci.worker.driver import Driver
+
+AHEAD, MOST = 3, 12
+"""Tries in which the host must be ahead, and all tries."""
+QUEUE, QUEUE_NANOSECONDS = 16, 2_000
+FIRST_HOLD_MS, SPARE_MS, MAX_HOLD_MS = 0.5, 0.3, 50.0
+HOLD_TIMES_HOST = 1.5
+PILE_MS, MAX_PILE = 1.5, 32
+"""Launches at once, so that little work on another stream becomes much. The driver queues about 1,000 kernels."""
+DELAY_MS = 0.008
+LONGER, LONGER_MS = 1.15, 0.01
+HOST_MS = 0.2
+"""What the host may add where its time counts. The shortest try does, because an interruption does not hit all of them."""
+
+Action = Callable[[], object]
+Worst = Callable[[list[float]], list[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """Milliseconds of the device: the launches, the queue after them, and from the launches until the whole device was done.
+
+    ``ahead``: the host had submitted all of it when the device began.
+    """
+
+    launch: float
+    queue: float
+    rest: float
+    ahead: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Tries of equally many launches, and as many without one."""
+
+    tries: Sequence[Try]
+    without: Sequence[Try]
+
+    @property
+    def rest(self) -> float:
+        """Milliseconds until the device was done, more than without a launch."""
+        return min(one.rest for one in self.tries) - min(one.rest for one in self.without)
+
+    def is_enough(self) -> bool:
+        """Tell whether the host was ahead often enough, and not interrupted each time."""
+        return sum(one.ahead for one in self.tries) >= AHEAD and self.rest <= HOST_MS
+
+
+def observe(driver: Driver, launch: Callable[[Action], object], again: Action, worst: Worst = list) -> list[Series]:
+    """Launch alone, and then several times at once.
+
+    ``launch`` calls its argument right before the work, and ``again`` repeats the work. ``worst`` is that of all ranks, which
+    must launch equally often.
+    """
+    alone, host = _observe(driver, launch, FIRST_HOLD_MS, worst)
+    longest = worst([max(host, *(one.launch for one in alone.tries))])[0]
+    more = max(1, min(MAX_PILE, int(PILE_MS / longest))) - 1
+
+    def pile(hold: Action) -> None:
+        launch(hold)
+        for _ in range(more):
+            again()
+
+    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst)[0]] if more else [alone]
+
+
+def _observe(driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst) -> tuple[Series, float]:
+    """Launch until all ranks have seen enough. Return the shortest time of the host, too."""
+    tries: list[Try] = []
+    without: list[Try] = []
+    hosts = []
+    seen = Series(tries=tries, without=without)
+    while not tries or (len(tries) < MOST and worst([not seen.is_enough()])[0]):
+        without.append(_try(driver, lambda begin: begin(), FIRST_HOLD_MS)[0])
+        done, host = _try(driver, launch, hold)
+        tries.append(done)
+        hosts.append(host)
+        hold = min(MAX_HOLD_MS, max(hold, HOLD_TIMES_HOST * host + SPARE_MS))
+    return seen, min(hosts)
+
+
+def _try(driver: Driver, launch: Callable[[Action], object], hold: float) -> tuple[Try, float]:
+    def begin() -> None:
+        driver.synchronize()
+        driver.mark("turn")
+        driver.fill(round(hold * 1e6))
+        driver.mark("begin")
+        while not driver.has_passed("turn"):
+            pass  # what the host submits from here on comes too late to run before
+
+    began = time.perf_counter()
+    launch(begin)
+    driver.mark("end")
+    for _ in range(QUEUE):
+        driver.fill(QUEUE_NANOSECONDS)
+    driver.mark("queue")
+    late, host = driver.has_passed("begin"), 1e3 * (time.perf_counter() - began)
+    driver.synchronize()
+    driver.mark("done")
+    driver.synchronize()
+    launched, queue, rest = (driver.milliseconds(*pair) for pair in (("begin", "end"), ("end", "queue"), ("end", "done")))
+    return Try(launch=launched, queue=queue, rest=rest, ahead=not late), host
+
+
+def describe(observed: Sequence[Series], timed: float = math.inf) -> str:
+    """Return what was found, or "". ``timed`` is the launch in ms as it was measured."""
+    for series in observed:
+        ahead = [one for one in series.tries if one.ahead]
+        calm = [one for one in series.without if one.ahead] or series.without
+        delays = [series.rest]
+        if ahead:
+            delays.append(statistics.median(one.queue for one in ahead) - statistics.median(one.queue for one in calm))
+        for delay, most in zip(delays, (HOST_MS, DELAY_MS), strict=False):
+            if not delay <= most:
+                late = f"the device is still at work for {1e3 * delay:.0f} µs when the stream of its launches is done"
+                return f"{late}: work on another stream is not timed"
+    return _early(observed[0].tries, timed)
+
+
+def _early(tries: Sequence[Try], timed: float) -> str:
+    """Compare with a launch before which nothing can run."""
+    ahead = [one.launch for one in tries if one.ahead]
+    # without any, the launch waits for the device, and the host's time counts here as it did when it was timed
+    whole = statistics.median(ahead) if ahead else min(one.launch for one in tries) - HOST_MS
+    if whole <= LONGER * timed + LONGER_MS:
+        return ""
+    times = f"a launch takes {whole:.3f} ms when no work can run before it, and {timed:.3f} ms as it was timed"
+    return f"{times}: work on another stream is not timed"

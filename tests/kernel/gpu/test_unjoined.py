@@ -1,0 +1,31 @@
+"""Work on other streams, as the worker's audit sees it on a GPU."""
+
+from __future__ import annotations
+
+import gpu_streams
+import pytest
+import stream_kernels
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def machine() -> gpu_streams.Machine:
+    return gpu_streams.Machine()
+
+
+@pytest.mark.parametrize("name", stream_kernels.HONEST)
+def test_honest_kernels_are_green(machine: gpu_streams.Machine, name: str) -> None:
+    machine.warm(name)
+    assert machine.look(name)["found"] == ""
+
+
+@pytest.mark.parametrize("name", stream_kernels.CHEATS)
+def test_cheats_are_red(machine: gpu_streams.Machine, name: str) -> None:
+    assert "work on another stream is not timed" in machine.look(name, batched=False)["found"]
+
+
+def test_a_clock_that_reports_half_is_red(machine: gpu_streams.Machine) -> None:
+    assert "work on another stream is not timed" in machine.look("double", batched=False)["half"]
