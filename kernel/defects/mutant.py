@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
+ENTRIES = "kernel/defects/entries.py"
 VARLEN = "src/varlen.cu"
 PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
 TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
@@ -43,9 +44,12 @@ def _find_helper(entry: str) -> str:
 
 def _load_original(entry: str) -> ModuleType:
     """Load the subject of the correct kernel once."""
-    name = f"flashcore_{_get_operation(entry)}_subject"
+    return _load(f"flashcore_{_get_operation(entry)}_subject", _get_file(entry))
+
+
+def _load(name: str, file: str) -> ModuleType:
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, KERNEL.parent / _get_file(entry))
+        spec = importlib.util.spec_from_file_location(name, KERNEL.parent / file)
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -60,7 +64,7 @@ def _get_file(entry: str) -> str:
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Build the original with the mutant's edits and its one entry function."""
     mutant, table = _find_mutant(root)
-    entry, symbol = mutant["entry"], _make_symbol()
+    entry, symbol = _get_entry(), _make_symbol()
     edits = [*mutant["edits"], *(table["delay"]["edits"] if mutant.get("delayed") else ())]
     instantiation = f"instantiations/{entry}.cu"
     sources = {file: _read(root, file) for file in (*(file for file, _, _ in edits), instantiation)}
@@ -97,7 +101,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             if _is_paged(entry) or file != f"kernel/{VARLEN}"
         ],
         "includes": [f"{folder}/include", *original["includes"]],
-        "binding": [*original["binding"], _get_file(entry)],
+        "binding": [*original["binding"], _get_file(entry), ENTRIES],
         "entries": [{**specs[names[name]], "symbol": name, "source": f"{folder}/{file}"} for name, file in symbols.items()],
     }
 
@@ -169,7 +173,10 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _get_entry() -> str:
     """Return the entry function that this mutant edits. Every launch needs it."""
-    return str(_find_mutant(KERNEL.parent)[0]["entry"])
+    entries: dict[str, str] = _load("flashcore_mutant_entries", ENTRIES).ENTRIES
+    if SUBJECT not in entries:
+        raise ValueError(f"{SUBJECT}: {ENTRIES} has no mutant of this name")
+    return entries[SUBJECT]
 
 
 def _make_symbol() -> str:
