@@ -9,7 +9,7 @@ from flashcore_ci.judge import no_drift, no_slower, summary
 from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import MatchedEvidence, Matcher, Source
 from flashcore_ci.judge.references import ComparisonContext, References
-from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for
+from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for, on_primary_scale
 from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
@@ -166,10 +166,9 @@ def comparison_context(
     The name of the GPU counts in a live run, and in a recording if the suite accepts it by name.
     """
     named = plan.accepts is not None and provenance.device is not None and provenance.device.name in plan.accepts.devices
-    roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
-    vouched = is_live or named
+    vouched, roof = is_live or named, plan.roof(check.target)
     return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references, vouched=vouched)
 
 
@@ -189,7 +188,7 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
             return evaluate_missing(Missing(code=Code.ESTIMATED_WORK, message=guess))
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
-            return evaluate(check, match.observation)
+            return evaluate(on_primary_scale(check, plan), match.observation)
         provenance, is_live = match.source.evidence.provenance, match.source.origin.kind == "live"
         context = comparison_context(plan, check, provenance, references, same_code=same_code, is_live=is_live)
         return evaluate_relative(check, match.observation, context)

@@ -11,8 +11,8 @@ from flashcore_ci.judge.stats import descriptive
 from flashcore_ci.judge.stats.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
-from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.plan import Check
+from flashcore_ci.model.metrics import METRICS, SCATTER, primary_scale
+from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
 from flashcore_ci.model.verdict import Outcome, Reason
@@ -78,6 +78,13 @@ def _unfinished(gate: Gate, observation: Observation) -> Missing | None:
         return None
     launches = observation.reading(gate.metric.removesuffix(FINDINGS) + LAUNCHES)
     return launches if isinstance(launches, Missing) else None
+
+
+def on_primary_scale(check: Check, plan: Plan) -> Check:
+    """Name the samples that the row's roof decides."""
+    if check.gate.metric != SCATTER:
+        return check
+    return replace(check, gate=replace(check.gate, metric=primary_scale(plan.roof(check.target)).metric))
 
 
 def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:

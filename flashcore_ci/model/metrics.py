@@ -16,6 +16,8 @@ MAX_SHARE = 110.0
 """Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
 GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic", "link/bandwidth", "gpus/speedup"})
 """What only a group of GPUs has."""
+SCATTER = "scatter/primary"
+"""Judged on the samples of ``primary_scale``."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
@@ -119,6 +121,12 @@ METRICS: dict[str, Metric] = {
         kind=Kind.TIMING, unit="Mcycle", meaning="the scatter of the cycles between processes", sampled=True
     ),
     "clock/sm": Metric(kind=Kind.TIMING, unit="MHz", meaning="the scatter of the SM clock between processes", sampled=True),
+    SCATTER: Metric(
+        kind=Kind.TIMING,
+        unit="%",
+        meaning="the scatter between processes, of the time if memory-bound, else cycles",
+        sampled=True,
+    ),
     "drift/primary": Metric(
         kind=Kind.TIMING, unit="%", meaning="the slowdown since the baseline", sampled=True, lower_is_better=True
     ),

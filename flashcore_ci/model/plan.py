@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Accepts, Gate, Kind, Limit, Protocol, Scope, Workload
+from flashcore_ci.model.suite import Accepts, Gate, Kind, Limit, Protocol, Roof, Scope, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,10 @@ class Plan:
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
         """Return the workloads that need this evidence."""
         return tuple(workload for workload in self.workloads if kind in workload.collect)
+
+    def roof(self, workload: str) -> Roof:
+        """Return the roof of this workload."""
+        return next(one.roof for one in self.workloads if one.id == workload)
 
     def description(self, subject: str) -> Description:
         """Return the description of this subject, or raise KeyError."""

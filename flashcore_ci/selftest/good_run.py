@@ -46,7 +46,7 @@ class GoodRun:
 
     def profiler_report(self) -> str:
         """Name a profiler's report."""
-        return next(name for name in sorted(self.files) if name.startswith(REPORTS))
+        return next(name for name in sorted(self.files) if name.startswith(REPORTS) and name.endswith(".ncu-rep"))
 
     def green_check(self, gate: str) -> tuple[Kind, str]:
         """Find a green check of this gate. LookupError when there is none."""

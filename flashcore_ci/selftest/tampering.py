@@ -30,7 +30,7 @@ ACCEPTED = "accepted"
 NOTHING_GREEN = "nothing green to tamper with"
 REPORTS = "artifacts/profile/"
 LOGS = "artifacts/sanitizer/"
-LAUNCH_LIST = f"{LOGS}roll-call.log"
+LAUNCH_LISTS = f"{LOGS}roll-call"
 
 
 def detect(defect: Defect, good: GoodRun) -> Detection:
@@ -153,10 +153,12 @@ def _blocking_reason(good: GoodRun, gate: str, code: Code, waivers: tuple[Waiver
 
 
 def _sealed_report(good: GoodRun, gate: str) -> str:
-    """Cut the profiler's report, and reseal."""
+    """Cut the profiler's report, drop its page of text, and reseal."""
     _, target = good.green_check(gate)
     name = good.profiler_report()
-    return _judge_again(good, {name: good.files[name][:1000]}, gate, target)
+    files = {**good.files, name: good.files[name][:1000]}
+    report = good.judge(good.read(seal({file: data for file, data in files.items() if not file.endswith(".csv")})))
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
 
 
 def _not_isolated(good: GoodRun, gate: str) -> str:
@@ -187,10 +189,12 @@ def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename a workload's kernels in the sanitizer's launch list, and reseal."""
     _, target = good.green_check(gate)
     workload = next(workload for workload in good.run.plan.workloads if workload.id == target)
-    text = good.files[LAUNCH_LIST].decode()
+    lists = {name: data.decode() for name, data in good.files.items() if name.startswith(LAUNCH_LISTS)}
     for entry in good.run.plan.description(workload.subject).problem(target).entries:
-        text = text.replace(f"Kernel: {entry}\n", f"Kernel: {entry}_of_another_subject\n")
-    return _judge_again(good, {LAUNCH_LIST: text.encode()}, gate, target)
+        lists = {
+            name: text.replace(f"Kernel: {entry}\n", f"Kernel: {entry}_of_another_subject\n") for name, text in lists.items()
+        }
+    return _judge_again(good, {name: text.encode() for name, text in lists.items()}, gate, target)
 
 
 def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature

@@ -17,7 +17,10 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-VARLEN = "kernel/src/varlen.cu"  # needs an entry function that mutants lack
+ENTRIES = "kernel/defects/entries.py"
+VARLEN = "src/varlen.cu"
+PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
+TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
 
 SUBJECT = ""
 """The mutant's name. The worker sets it to the subject's name in the suite."""
@@ -30,11 +33,23 @@ def _get_operation(entry: str) -> str:
     return entry.split("_")[1]
 
 
+def _is_paged(entry: str) -> bool:
+    return "_paged_" in entry
+
+
+def _find_helper(entry: str) -> str:
+    """Return the entry function that a launch of this one needs first, or nothing."""
+    return PREPARE if _is_paged(entry) else TRANSPOSE if _get_operation(entry) == "e4m3" else ""
+
+
 def _load_original(entry: str) -> ModuleType:
     """Load the subject of the correct kernel once."""
-    name = f"flashcore_{_get_operation(entry)}_subject"
+    return _load(f"flashcore_{_get_operation(entry)}_subject", _get_file(entry))
+
+
+def _load(name: str, file: str) -> ModuleType:
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, KERNEL.parent / _get_file(entry))
+        spec = importlib.util.spec_from_file_location(name, KERNEL.parent / file)
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -49,7 +64,7 @@ def _get_file(entry: str) -> str:
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Build the original with the mutant's edits and its one entry function."""
     mutant, table = _find_mutant(root)
-    entry, symbol = mutant["entry"], _make_symbol()
+    entry, symbol = _get_entry(), _make_symbol()
     edits = [*mutant["edits"], *(table["delay"]["edits"] if mutant.get("delayed") else ())]
     instantiation = f"instantiations/{entry}.cu"
     sources = {file: _read(root, file) for file in (*(file for file, _, _ in edits), instantiation)}
@@ -61,35 +76,53 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             )
         sources[file] = sources[file].replace(old, new)
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
+    symbols = {symbol: instantiation}
+    helper = _find_helper(entry)
+    if helper == TRANSPOSE:
+        symbols[f"{symbol}_helper"] = file = f"instantiations/{TRANSPOSE}.cu"
+        sources[file] = re.sub(rf"\b{TRANSPOSE}(?=_variant\b|\b)", f"{symbol}_helper", sources.get(file) or _read(root, file))
+    if helper == PREPARE:
+        symbols[f"{symbol}_prepare"] = prepare = f"instantiations/{PREPARE}.cu"
+        for file in (prepare, VARLEN):
+            text = sources.get(file) or _read(root, file)
+            sources[file] = re.sub(r"\bflashcore_attention_(paged|varlen)_prepare(?=_variant\b|\b)", f"{symbol}_prepare", text)
     sources |= _list_variants(entry, symbol)
     folder = f"build/mutants/{SUBJECT}"
     for file, text in sources.items():
         _write(root / folder / file, text)
     original = _load_original(entry).build(root)
-    (spec,) = (spec for spec in original["entries"] if spec["symbol"] == entry)
+    names = {symbol: entry, f"{symbol}_prepare": PREPARE, f"{symbol}_helper": TRANSPOSE}
+    specs = {spec["symbol"]: spec for spec in original["entries"]}
     return {
         "library": f"lib{symbol}.so",
         "launchers": [
             f"{folder}/{name}" if (name := file.removeprefix("kernel/")) in sources else file
             for file in original["launchers"]
-            if file != VARLEN
+            if _is_paged(entry) or file != f"kernel/{VARLEN}"
         ],
         "includes": [f"{folder}/include", *original["includes"]],
-        "binding": [*original["binding"], _get_file(entry)],
-        "entries": [{**spec, "symbol": symbol, "source": f"{folder}/{instantiation}"}],
+        "binding": [*original["binding"], _get_file(entry), ENTRIES],
+        "entries": [{**specs[names[name]], "symbol": name, "source": f"{folder}/{file}"} for name, file in symbols.items()],
     }
 
 
 def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     """Write the headers of the operation's variants, so that the launcher knows this one only."""
     operation = _get_operation(entry)
-    macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
-    if operation == "decode":
-        macros["decode/fp8_variants.h"] = "FLASHCORE_DECODE_FP8_VARIANTS"
-    chosen = "decode/fp8_variants.h" if entry.endswith("_e4m3") else f"{operation}/variants.h"
+    if operation == "e4m3":
+        lists = (("E4M3", symbol, "e4m3"), ("E4M3_TRANSPOSE", f"{symbol}_helper", "e4m3_transpose"))
+        return {
+            f"include/flashcore/attention/{header}_variants.h": f"#pragma once\n#define FLASHCORE_{macro}_VARIANTS(X) X({name}_variant)\n"
+            for macro, name, header in lists
+        }
+    kinds = ("", "local_", *(("fp8_", "ragged_") if operation == "decode" else ()))
+    macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
+    is_local = "_local_" in entry or "_cap_" in entry
+    kind = "local_" if is_local else "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    chosen = f"{operation}/{kind}variants.h"
+    variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {
-        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){f' X({symbol}_variant)' if header == chosen else ''}\n"
-        for header, macro in macros.items()
+        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){variants[header]}\n" for header, macro in macros.items()
     }
 
 
@@ -97,9 +130,12 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the original's work."""
     entry = _get_entry()
     original = _load_original(entry).problem(_drop_defect(params))
-    if original["entries"] != [entry]:
+    helper = _find_helper(entry)
+    if original["entries"] != ([helper, entry] if helper else [entry]):
         raise ValueError(f"{SUBJECT}: mutates {entry}, but these parameters launch {original['entries']}")
-    return {**original, "entries": [_make_symbol()]}
+    symbol = _make_symbol()
+    suffix = {PREPARE: "prepare", TRANSPOSE: "helper"}
+    return {**original, "entries": [f"{symbol}_{suffix[helper]}", symbol] if helper else [symbol]}
 
 
 def load(library: pathlib.Path) -> None:
@@ -137,7 +173,10 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _get_entry() -> str:
     """Return the entry function that this mutant edits. Every launch needs it."""
-    return str(_find_mutant(KERNEL.parent)[0]["entry"])
+    entries: dict[str, str] = _load("flashcore_mutant_entries", ENTRIES).ENTRIES
+    if SUBJECT not in entries:
+        raise ValueError(f"{SUBJECT}: {ENTRIES} has no mutant of this name")
+    return entries[SUBJECT]
 
 
 def _make_symbol() -> str:

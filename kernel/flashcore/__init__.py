@@ -14,6 +14,8 @@ from flashcore._library import LibraryError, load
 if TYPE_CHECKING:
     from flashcore._attention import attention
     from flashcore._decode import decode
+    from flashcore._decode_varlen import decode_varlen
+    from flashcore._e4m3 import attention_e4m3, transpose_values
     from flashcore._flash import flash_attn_func, flash_attn_varlen_func
     from flashcore._kvcache import flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
@@ -22,23 +24,29 @@ if TYPE_CHECKING:
 __all__ = [
     "LibraryError",
     "attention",
+    "attention_e4m3",
     "attention_varlen",
     "decode",
+    "decode_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "load",
     "stream_axpy",
+    "transpose_values",
 ]
 
 _MODULES = {
     "attention": "_attention",
+    "attention_e4m3": "_e4m3",
     "attention_varlen": "_varlen",
     "decode": "_decode",
+    "decode_varlen": "_decode_varlen",
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",
     "flash_attn_with_kvcache": "_kvcache",
     "stream_axpy": "_stream",
+    "transpose_values": "_e4m3",
 }
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._local import Limits, Structure, describe, make_limits
 from flashcore._tensors import (
     DTYPES,
     Operand,
@@ -52,9 +54,12 @@ class Arguments(ctypes.Structure):
         ("k", Operand),
         ("v", Operand),
         ("out", Operand),
+        ("sinks", ctypes.c_void_p),
+        ("loaded_tiles", ctypes.c_void_p),
         ("lse", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
+        ("local", Structure),
     ]
 
 
@@ -70,6 +75,11 @@ def attention(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
+    window: Sequence[int] | None = None,
+    chunk: int = 0,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    loaded_tiles: torch.Tensor | None = None,
 ) -> Result:
     """Compute softmax(scale * q @ k^T) @ v on the current stream of ``q``'s device.
 
@@ -84,15 +94,24 @@ def attention(
         out: Receives the output. It must not share memory with an input.
         lse: Receives the log-sum-exp.
         max_ctas: Most persistent blocks. 0: one per multiprocessor.
+        window: A query at position p, aligned bottom right, sees the keys p - left to p + right. A negative side is unlimited.
+        chunk: A query sees the keys of its own chunk of so many positions. 0: all.
+        softcap: Scores become ``softcap * tanh(scale * q @ k^T / softcap)``. 0: they stay.
+        sinks: A logit per query head that joins the softmax without a value, float32 or bfloat16 (heads,), not scaled.
+        loaded_tiles: int32 (1,), to which the launch adds the key tiles that it loads.
     """
-    result: Result = _ENTRY((q, k, v, out, lse), (layout, causal, scale, max_ctas), return_lse=return_lse)
+    result: Result = _ENTRY(
+        (q, k, v, out, sinks, loaded_tiles, lse),
+        (layout, causal, scale, max_ctas, make_limits(window, chunk, softcap)),
+        return_lse=return_lse,
+    )
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, out, lse = tensors
-    layout, causal, scale, max_ctas = options
+    q, k, v, out, sinks, loaded, lse = tensors
+    layout, causal, scale, max_ctas, limits = options
     batch, sq, heads, head_dim = _get_shape(q, "q", layout)
     _, sk, kv_heads, _ = _get_shape(k, "k", layout)
     like_query, like_keys = (batch, sq, heads, head_dim), (batch, sk, kv_heads, head_dim)
@@ -107,7 +126,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         size=ctypes.sizeof(Arguments),
         device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
-        causal=bool(causal),
         max_ctas=to_int(max_ctas, "max_ctas"),
         scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
         batch=batch,
@@ -121,6 +139,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         v=make_operand(v.stride(), *LAYOUTS[layout]),
         out=make_operand(get_strides(out, q.shape), *LAYOUTS[layout]),
     )
+    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=(sq, sk))
+    for name, value in described.items():
+        setattr(arguments, name, value)
     return Launch(
         words=to_words(arguments),
         device=get_ordinal(q),
@@ -132,7 +153,12 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 
 _ENTRY = Entry(
-    "attention", "flashcore_attention_forward", Arguments, prepare=_prepare, operands=("q", "k", "v", "out"), pointers=()
+    "attention",
+    "flashcore_attention_forward",
+    Arguments,
+    prepare=_prepare,
+    operands=("q", "k", "v", "out"),
+    pointers=("sinks", "loaded_tiles"),
 )
 
 

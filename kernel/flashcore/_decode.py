@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,12 +16,14 @@ import torch
 from flashcore import _library
 from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type
 from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._local import Limits, Structure, describe, make_limits
 from flashcore._tensors import (
     Operand,
     Result,
     check_device,
     check_distinct,
     check_exactly,
+    check_table,
     get_ordinal,
     get_strides,
     make_operand,
@@ -60,17 +63,22 @@ class Arguments(ctypes.Structure):
         ("pages", ctypes.c_int64),
         ("table_width", ctypes.c_int64),
         ("new_keys", ctypes.c_int64),
+        ("total_q", ctypes.c_int64),
         ("q", Operand),
         ("k", Operand),
         ("v", Operand),
         ("k_new", Operand),
         ("v_new", Operand),
         ("out", Operand),
+        ("cu_seqlens_q", ctypes.c_void_p),
+        ("seqused_q", ctypes.c_void_p),
         ("lengths", ctypes.c_void_p),
         ("page_table", ctypes.c_void_p),
         ("q_scale", ctypes.c_void_p),
         ("k_scale", ctypes.c_void_p),
         ("v_scale", ctypes.c_void_p),
+        ("sinks", ctypes.c_void_p),
+        ("loaded_tiles", ctypes.c_void_p),
         ("table_stride", ctypes.c_int64),
         ("lse", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
@@ -79,6 +87,7 @@ class Arguments(ctypes.Structure):
         ("cache_dtype", ctypes.c_int32),
         ("new_dtype", ctypes.c_int32),
         *((f"{name}_scale_{kind}_stride", ctypes.c_int64) for name in "qkv" for kind in ("batch", "head")),
+        ("local", Structure),
     ]
 
 
@@ -103,6 +112,11 @@ def decode(
     deterministic: bool = False,
     max_ctas: int = 0,
     check: bool = CHECK,
+    window: Sequence[int] | None = None,
+    chunk: int = 0,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+    loaded_tiles: torch.Tensor | None = None,
 ) -> Result:
     """Compute softmax(scale * q @ K^T) @ V over caches, on the current stream of ``q``'s device.
 
@@ -128,9 +142,15 @@ def decode(
         max_ctas: Most blocks. 0: one per multiprocessor.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
             Without it the nearest entry inside is used, and new keys that do not fit are dropped.
+        window: As in ``attention``. The caches then have 16 bits.
+        chunk: As in ``attention``.
+        softcap: As in ``attention``.
+        sinks: As in ``attention``.
+        loaded_tiles: As in ``attention``.
     """
-    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, q_scale, k_scale, v_scale, lse)
-    return launch_decode(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
+    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, q_scale, k_scale, v_scale, sinks, loaded_tiles, lse)
+    options = (causal, scale, splits, deterministic, max_ctas, check, make_limits(window, chunk, softcap))
+    return launch_decode(tensors, options, return_lse=return_lse)
 
 
 def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
@@ -151,8 +171,8 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, k_new, v_new, out, _, page_table, *scales, _ = tensors
-    (causal, scale, splits, deterministic, max_ctas, check), common_length = options
+    q, k, v, k_new, v_new, out, _, page_table, *scales, sinks, loaded, _ = tensors
+    (causal, scale, splits, deterministic, max_ctas, check, limits), common_length = options
     batch, sq, heads, head_dim = _get_shape(q, "q")
     outer, rows, kv_heads, _ = _get_shape(k, "k")
     new = _check_tensors(tensors)
@@ -165,7 +185,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         dtype=CODES[q.dtype],
         cache_dtype=CODES[k.dtype],
         new_dtype=CODES[q.dtype if k_new is None else k_new.dtype],
-        causal=bool(causal),
         deterministic=bool(deterministic),
         splits=to_int(splits, "splits"),
         max_ctas=to_int(max_ctas, "max_ctas"),
@@ -192,6 +211,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
             setattr(arguments, f"{name}_scale_{kind}_stride", stride)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
+    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=(sq, arguments.capacity))
+    for name, value in described.items():
+        setattr(arguments, name, value)
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
     return Launch(
@@ -206,7 +228,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 _ENTRY = Entry(
     "decode", "flashcore_decode", Arguments, prepare=_prepare,
-    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale"),
+    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale", "sinks", "loaded_tiles"),
 )  # fmt: skip
 _LENGTHS = _ENTRY.names.index("lengths")
 
@@ -238,7 +260,7 @@ def _check_tensors(tensors: Tensors) -> int:
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     if page_table is not None:
-        _check_table(page_table, q, batch)
+        check_table(page_table, q, batch)
     return new
 
 
@@ -257,12 +279,3 @@ def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, 
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
     if is_written:
         check_distinct(tensor, name)
-
-
-def _check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
-    check_device(table, query, "page_table")
-    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != batch or (table.numel() and table.stride(1) != 1):  # noqa: PLR2004
-        raise ValueError(
-            f"page_table: must be int32 of shape ({batch}, pages of a sequence) with contiguous rows, is {table.dtype} of shape "
-            f"{tuple(table.shape)} with strides {table.stride()}"
-        )

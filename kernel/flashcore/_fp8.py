@@ -50,6 +50,11 @@ def check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
             continue
         if (q if name == "q_scale" else k).dtype is not BYTE:
             raise ValueError(f"{name}: is for E4M3, and {name[0]} is {q.dtype if name == 'q_scale' else k.dtype}. Pass None")
-        check_device(scale, q, name)
-        if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
-            raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")
+        check_scale(scale, q, name, shape)
+
+
+def check_scale(scale: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int]) -> None:
+    """ValueError unless it is float32 of this shape on the query's device."""
+    check_device(scale, query, name)
+    if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
+        raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")

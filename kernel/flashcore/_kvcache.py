@@ -7,25 +7,14 @@ from typing import Any
 
 import torch
 
-from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
-from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
-from flashcore._fp8 import FP8_STORAGE
-from flashcore._tensors import Result, check_distinct
-from flashcore._varlen import attention_varlen
+from flashcore._cache import attend_to_cache
+from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale, to_window
+from flashcore._local import make_local
+from flashcore._rotary import have_positions, rotate
+from flashcore._tensors import Result
 
-_CACHE: Mapping[str, Any] = {
-    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
-    "rotary_seqlens": None,
-    "window_size": NO_WINDOW,
-    "attention_chunk": 0,
-    "softcap": 0.0,
-    "scheduler_metadata": None,
-    "sinks": None,
-}
+_CACHE: Mapping[str, Any] = {"qv": None}
 _DEFAULTS = tuple(_CACHE.values())
-HEAD_DIM_STEP = 8  # of the prefill kernel
-_DECODE = f"up to {MAX_QUERIES} queries of a sequence and a head dimension of {', '.join(map(str, HEAD_DIMS))}"
 
 
 def flash_attn_with_kvcache(
@@ -41,7 +30,7 @@ def flash_attn_with_kvcache(
     cache_batch_idx: Any = None,
     cache_leftpad: Any = None,
     page_table: torch.Tensor | None = None,
-    cu_seqlens_q: Any = None,
+    cu_seqlens_q: torch.Tensor | None = None,
     cu_seqlens_k_new: Any = None,
     max_seqlen_q: int | None = None,
     rotary_seqlens: Any = None,
@@ -63,124 +52,71 @@ def flash_attn_with_kvcache(
 ) -> Result:
     """Compute ``decode`` with FlashAttention-3's signature.
 
-    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries and other head dimensions use the prefill kernel,
-    over contiguous caches, with one length for all if it appends. The result is the output, or (output, log-sum-exp).
+    ``scheduler_metadata`` is ignored. ``k`` and ``v`` are appended to the caches at ``cache_seqlens``, after ``rotary_cos`` and ``rotary_sin``
+    have turned ``q`` and ``k``. More than 16 queries, other head dimensions, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
+    The result is the output, or (output, log-sum-exp).
     """
-    values = (
-        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
-        window_size, attention_chunk, softcap, scheduler_metadata, sinks,
-    )  # fmt: skip
+    values = (qv,)
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
-    max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
-    try:
-        _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS
-    except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
-        is_prefill = False
-    if is_prefill and k_cache.dtype in FP8_STORAGE:
-        raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
-    if is_prefill:
-        return _prefill(
-            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
-            return_lse=return_softmax_lse, max_ctas=max_ctas,
+    if cache_batch_idx is not None:
+        page_table = make_table(cache_batch_idx, page_table)
+    if rotary_cos is not None or rotary_sin is not None:
+        capacity = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
+        longest = (q.shape[1] if cu_seqlens_q is None else max_seqlen_q, capacity)
+        q, k = rotate(
+            q, k, (rotary_cos, rotary_sin), cache_seqlens if rotary_seqlens is None else rotary_seqlens,
+            (cu_seqlens_q, cu_seqlens_k_new), interleaved=rotary_interleaved,
+            causal=have_positions(causal, window_size, attention_chunk, longest),
         )  # fmt: skip
-    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, q_descale, k_descale, v_descale, None)
-    return launch_decode(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
-
-
-def _prefill(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    *,
-    k: torch.Tensor | None,
-    v: torch.Tensor | None,
-    lengths: torch.Tensor | int | None,
-    page_table: torch.Tensor | None,
-    **options: Any,
-) -> Result:
-    """Use the prefill kernel. NotImplementedError for what only decode can do."""
-    if page_table is not None:
-        raise NotImplementedError(
-            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}. Pass a contiguous cache"
-        )
-    _check_caches(q, k_cache, v_cache)
-    if k is None and v is None and isinstance(lengths, torch.Tensor):
-        return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
-    if isinstance(lengths, torch.Tensor):
-        raise NotImplementedError(
-            f"k, v: an append with different lengths needs {_DECODE}, q has shape {tuple(q.shape)};"
-            f" pass one number as cache_seqlens"
-        )
-    capacity = k_cache.shape[1]
-    end = capacity if lengths is None else lengths
-    if (k is None) != (v is None):
-        raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
-    if type(end) is not int or not 0 <= end <= capacity:
-        raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {capacity}, is {end!r}")
-    if k is not None and v is not None:
-        end = _append(q, (k_cache, v_cache), (k, v), end)
-    return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
-
-
-def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
-    """Append the new rows and return the new length. ValueError before anything is written."""
-    capacity = caches[0].shape[1]
-    _check_rank("k", new[0])
-    for name, rows in zip(("k", "v"), new, strict=True):
-        _check(name, rows, q, (q.shape[0], new[0].shape[1], *caches[0].shape[2:]))
-    end = start + new[0].shape[1]
-    if end > capacity:
-        raise ValueError(f"cache_seqlens: {start} and {end - start} new keys exceed the capacity {capacity}")
-    for name, cache in zip(("k_cache", "v_cache"), caches, strict=True):
-        check_distinct(cache, name)
-    for cache, rows in zip(caches, new, strict=True):
-        cache[:, start:end] = rows
-    return end
-
-
-def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
-    for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
-        _check_rank(name, tensor)
-    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
-        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:3], q.shape[3]))
-    if q.shape[3] % HEAD_DIM_STEP or q.shape[3] > max(HEAD_DIMS):  # before anything is written to the cache
-        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[3]}")
-
-
-def _check_rank(name: str, tensor: torch.Tensor) -> None:
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != RANK:
-        rank = f"has {tensor.dim()}" if isinstance(tensor, torch.Tensor) else f"is {type(tensor).__name__}"
-        raise ValueError(f"{name}: must have {RANK} dimensions, {rank}")
-
-
-def _check(name: str, tensor: torch.Tensor, q: torch.Tensor, shape: tuple[int, ...]) -> None:
-    _check_rank(name, tensor)
-    if tuple(tensor.shape) != shape or tensor.dtype != q.dtype:
-        raise ValueError(f"{name}: must be {q.dtype} of shape {shape} like q, is {tensor.dtype} of shape {tuple(tensor.shape)}")
-
-
-def _prefill_varlen(
-    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any
-) -> Result:
-    """Treat a contiguous cache as packed sequences, each with its own length."""
-    batch, queries, heads, _ = q.shape
-    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-        if cache.stride(0) != cache.shape[1] * cache.stride(1):
-            raise NotImplementedError(
-                f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
-                f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
-            )
-    starts_q, starts_k = (
-        torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])
-    )
-    result = attention_varlen(
-        q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
-        seqused_k=lengths, **options,
+    if torch.compiler.is_compiling() and cu_seqlens_k_new is None and cache_leftpad is None:
+        out, lse = _call_operator(
+            (q, k_cache, v_cache), (k, v), cache_seqlens,
+            (cu_seqlens_q, page_table, q_descale, k_descale, v_descale), (max_seqlen_q, softmax_scale, causal, num_splits, sm_margin),
+            (*to_window(window_size), attention_chunk, softcap, sinks),
+        )  # fmt: skip
+        return (out, lse) if return_softmax_lse else out
+    return attend_to_cache(
+        (q, k_cache, v_cache, k, v), lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
+        max_seqlen_q=max_seqlen_q, scales=(q_descale, k_descale, v_descale), causal=causal, scale=softmax_scale, splits=num_splits,
+        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0, return_lse=return_softmax_lse, new_starts=cu_seqlens_k_new,
+        padding=cache_leftpad, local=make_local(window_size, attention_chunk, softcap, sinks),
     )  # fmt: skip
-    out, lse = result if isinstance(result, tuple) else (result, None)
-    out = out.unflatten(0, (batch, queries))
-    return out if lse is None else (out, lse.view(heads, batch, queries).transpose(0, 1))
+
+
+def make_table(batch_index: torch.Tensor, page_table: torch.Tensor | None) -> torch.Tensor:
+    """Choose rows of the page table. Without one, each sequence of the cache is a page, so that any of them can serve a query."""
+    if not isinstance(batch_index, torch.Tensor) or batch_index.dim() != 1:
+        raise ValueError(f"cache_batch_idx: must be a tensor of one dimension, is {batch_index!r:.40}")
+    if page_table is None:
+        return batch_index.view(batch_index.shape[0], 1)
+    return page_table[batch_index.long().clamp(0, page_table.shape[0] - 1)]
+
+
+def _call_operator(
+    tensors: tuple[torch.Tensor, ...],
+    new: tuple[torch.Tensor | None, ...],
+    lengths: Any,
+    optional: tuple[Any, ...],
+    options: Any,
+    limits: tuple[Any, ...],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Call the registered operator, which a graph can hold. Its lengths are a tensor."""
+    cu_seqlens_q, page_table, *scales = optional
+    max_seqlen_q, scale, causal, splits, sm_margin = options
+    if isinstance(lengths, int):
+        batch = tensors[0].shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        lengths = torch.full((batch,), lengths, dtype=torch.int32, device=tensors[0].device)
+    rest = (
+        cu_seqlens_q, None, None, lengths, page_table, *scales, max_seqlen_q, None, to_scale(scale), causal, splits, sm_margin,
+        *limits,
+    )  # fmt: skip
+    operators = torch.ops.flashcore
+    result: tuple[torch.Tensor, torch.Tensor]
+    if new[0] is None and new[1] is None:
+        result = operators.fwd.default(*tensors, *rest)
+    else:
+        result = operators.fwd_append.default(*tensors, *new, *rest)
+    return result

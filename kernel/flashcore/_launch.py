@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,10 @@ def make_reader(count: int) -> Reader:
     return Reader(count=count, item=item, is_instance=is_instance, read=table.read, none=id(None), type=id(torch.Tensor))
 
 
+Launched = tuple["Entry", ctypes.CDLL, "Launch", Tensors, tuple[Any, Any]]
+"""What a call launched: entry, library, launch, tensors, output and log-sum-exp."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """The arguments for one combination of shapes, strides and options, without addresses."""
@@ -71,6 +76,15 @@ class Launch:
     like_query: bool  # a new output has the query's strides
     out: tuple[int, ...]  # shape
     lse: tuple[int, ...]  # shape
+
+
+class Recorder(threading.local):
+    """The launches of this thread, while an operator collects them."""
+
+    launches: list[Launched] | None = None
+
+
+recorder = Recorder()
 
 
 class Launches(dict[Hashable, Launch]):
@@ -150,7 +164,14 @@ class Entry:
         status = getattr(library, self.function)(arguments.buffer_info()[0])
         if status != _library.OK:
             _library.refuse(library, status)
+        if recorder.launches is not None:
+            recorder.launches.append((self, library, launch, tensors, (out, lse)))
         return (out, lse) if return_lse else out
+
+    def find_words(self) -> list[int]:
+        """Return where each tensor's address is among the words."""
+        operands, pointers = (range(part.start, part.stop, part.step or 1) for part in (self.operands, self.pointers))
+        return [*operands, *pointers, self.lse]
 
     def _find_launch(self, key: tuple[Any, ...], tensors: Tensors) -> Launch:
         """Look a launch up by its options' values, or prepare it."""

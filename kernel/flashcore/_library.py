@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 ABI_VERSION = 2
@@ -14,12 +15,15 @@ OK, INVALID_ARGUMENT = 0, 1
 ENTRY_POINTS = {
     "attention": ("flashcore_attention_forward", "flashcore_attention_varlen", "flashcore_attention_varlen_workspace_bytes"),
     "decode": ("flashcore_decode", "flashcore_decode_workspace_bytes"),
+    "e4m3": ("flashcore_e4m3_forward", "flashcore_e4m3_transpose"),
     "stream": ("flashcore_stream_axpy",),
 }
 """The exports of each operation, functions of one pointer. A library with the first one has the operation."""
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _libraries: dict[str, ctypes.CDLL] = {}
+_on_load: list[Callable[[], None]] = []
+REPLAY = "libflashcore_torch.so"
 
 
 class LibraryError(RuntimeError):
@@ -34,6 +38,22 @@ def load(path: str | os.PathLike[str]) -> None:
         raise LibraryError(f"{path} exports no FlashCore operation. Build it with flashcore-ci build")
     for name in operations:
         _libraries[name] = library
+    for forget in _on_load:
+        forget()
+
+
+def on_load(forget: Callable[[], None]) -> None:
+    """Call this function after every later ``load``, because what it keeps belongs to another library."""
+    _on_load.append(forget)
+
+
+def find_replay() -> ctypes.CDLL | None:
+    """Open the C++ part of PyTorch's operators, which is optional."""
+    path = next((path for path in _list_candidates("torch") if path.is_file() and path.name == REPLAY), None)
+    try:
+        return None if path is None else ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(f"cannot load {path}: {error}") from error
 
 
 def get_library(operation: str) -> ctypes.CDLL:

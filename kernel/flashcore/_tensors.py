@@ -6,6 +6,7 @@ import ctypes
 import functools
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,6 +68,16 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
         )
 
 
+def check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
+    """ValueError unless it is int32, has a row per sequence, and is on the query's device."""
+    check_device(table, query, "page_table")
+    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != batch or (table.numel() and table.stride(1) != 1):  # noqa: PLR2004
+        raise ValueError(
+            f"page_table: must be int32 of shape ({batch}, pages of a sequence) with contiguous rows, is {table.dtype} of shape "
+            f"{tuple(table.shape)} with strides {table.stride()}"
+        )
+
+
 def check_distinct(tensor: torch.Tensor, name: str) -> None:
     """ValueError unless every element has its own memory."""
     extent = 1  # elements from the first to the last, over the dimensions so far
@@ -123,15 +134,33 @@ def get_workspace(operation: str, device: int, stream: int, size: int) -> Worksp
     freed: its memory came from this stream, so the next user runs after the launch.
 
     Launches of a stream run in order and share a workspace. A graph may be replayed on another stream, so every capture has its own, zeroed
-    in the graph by its first launch. The default stream, 0, cannot be captured.
+    in the graph by its first launch. The default stream, 0, cannot be captured. Graphs of torch.compile must own all memory of their stream,
+    so each launch there has a workspace that nothing keeps.
     """
     key = (operation, device, stream)
     if stream and torch.cuda.is_current_stream_capturing():
         return _get_capture_workspace(key, size)
     workspace = _workspaces.get(key)
     if workspace is None or workspace[1] < size:
-        workspace = _workspaces[key] = _make_workspace(device, size)
+        if _is_graph_stream(device, stream):
+            return _make_workspace(device, size)
+        workspace = _workspaces[key] = _make_workspace(device, 1 << (size - 1).bit_length())
     return workspace
+
+
+def find_workspace(operation: str, device: int, stream: int) -> Workspace | None:
+    """Return the workspace that later launches of this stream share, if there is one."""
+    return _workspaces.get((operation, device, stream))
+
+
+def _is_graph_stream(device: int, stream: int) -> bool:
+    """Return whether torch.compile runs and records its graphs on this stream. Their memory pool refuses what outlives a run."""
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    try:
+        manager = None if trees is None else trees.get_manager(device, create_if_none_exists=False)
+    except AssertionError:  # this thread has no graphs
+        manager = None
+    return manager is not None and manager.stream.cuda_stream == stream
 
 
 def _get_capture_workspace(key: Key, size: int) -> Workspace:
@@ -139,6 +168,8 @@ def _get_capture_workspace(key: Key, size: int) -> Workspace:
     owner, workspace = _capture_workspaces.get(key, (0, None))
     if workspace is None or owner != capture or not capture or workspace[1] < size:
         workspace = _make_workspace(key[1], size)
+        if _is_graph_stream(*key[1:]):
+            return workspace
         _capture_workspaces[key] = capture, workspace  # frees the last capture's, which each of its replays zeroes first
     return workspace
 

@@ -8,7 +8,7 @@ struct Tuning {
         .tile_n = 128, .q_stages = 1, .kv_stages = 3, .consumer_warpgroups = 2,
         .ping_pong_barrier = false, .query_in_registers = true,
         .tma_store_epilogue = false, .stale_max_speculation = true,
-        .recompute_qk = true};
+        .recompute_qk = true, .paged_kv = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 230400;
@@ -21,4 +21,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 }
 
 extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_d128_bf16_full_variant = {
-    Tuning::config, flashcore::launch<flashcore_attention_fwd_d128_bf16_full, kThreads, kSharedBytes, flashcore::attention::Params>};
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_d128_bf16_full, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

@@ -8,7 +8,7 @@ struct Tuning {
         .tile_n = 64, .q_stages = 1, .kv_stages = 2, .consumer_warpgroups = 2,
         .ping_pong_barrier = true, .query_in_registers = false,
         .tma_store_epilogue = false, .stale_max_speculation = false,
-        .recompute_qk = false};
+        .recompute_qk = false, .paged_kv = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 197632;
@@ -21,4 +21,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 }
 
 extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_d256_fp16_causal_variant = {
-    Tuning::config, flashcore::launch<flashcore_attention_fwd_d256_fp16_causal, kThreads, kSharedBytes, flashcore::attention::Params>};
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_d256_fp16_causal, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

@@ -8,7 +8,7 @@ struct Tuning {
         .tile_n = 128, .q_stages = 2, .kv_stages = 3, .consumer_warpgroups = 3,
         .ping_pong_barrier = true, .query_in_registers = false,
         .tma_store_epilogue = true, .stale_max_speculation = true,
-        .recompute_qk = false};
+        .recompute_qk = false, .paged_kv = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 148480;
@@ -21,4 +21,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 }
 
 extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_d64_fp16_full_variant = {
-    Tuning::config, flashcore::launch<flashcore_attention_fwd_d64_fp16_full, kThreads, kSharedBytes, flashcore::attention::Params>};
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_d64_fp16_full, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

@@ -6,9 +6,9 @@ constexpr int kThreads = 1024;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) flashcore_attention_varlen_prepare(
-    const __grid_constant__ flashcore::attention::VarlenBatch batch) {
-    flashcore::attention::prepare<kThreads>(batch);
+    const __grid_constant__ flashcore::attention::BatchOf<false> batch) {
+    flashcore::attention::prepare<kThreads, false>(batch);
 }
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {
-    {kThreads}, flashcore::launch<flashcore_attention_varlen_prepare, kThreads, 0, flashcore::attention::VarlenBatch>};
+    {kThreads}, flashcore::launch<flashcore_attention_varlen_prepare, kThreads, 0, flashcore::attention::PagedBatch>};

@@ -11,8 +11,10 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
     FLASHCORE_RETURN_IF_FAILED(check_aligned("workspace", args.workspace, sizeof(TileCounter)));
-    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim,
+    FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
+    Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim,
                           args.batch * args.heads,        args.sq,          args.sk};
+    make_local_problem(args.local, problem);
     const AttentionVariant* variant = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
@@ -27,7 +29,7 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
-    Params params{};
+    LocalParams params{};
     FLASHCORE_RETURN_IF_FAILED(fill(args, variant->config, params));
     params.schedule = launch_plan.schedule;
     return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");

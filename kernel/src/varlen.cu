@@ -3,14 +3,18 @@
 #include <cstdint>
 
 #include "flashcore/attention/launcher.h"
+#include "flashcore/attention/paged_launcher.h"
 #include "flashcore/attention/varlen.h"
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant;
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant;
 
 namespace flashcore::attention {
 namespace {
 
 using Arguments = FlashcoreVarlenArguments;
+
+bool is_paged(const Arguments& args) { return args.page_size != 0; }
 
 // Packed rows have only two strides. The stride of a single row is not used, so it becomes one that the tensor map accepts.
 Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
@@ -30,7 +34,7 @@ Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.heads = args.heads;
     view.kv_heads = args.kv_heads;
     view.sq = args.total_q;
-    view.sk = args.total_k;
+    view.sk = is_paged(args) ? 0 : args.total_k;  // pages have maps of their own
     view.head_dim = args.head_dim;
     view.q = args.q;
     view.k = args.k;
@@ -38,9 +42,13 @@ Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.out = args.out;
     view.lse = args.lse;
     view.workspace = args.workspace;
+    view.local = args.local;
+    view.sinks = args.sinks;
+    view.loaded_tiles = args.loaded_tiles;
+    const int64_t rows = is_paged(args) ? args.page_size : args.total_k;
     FLASHCORE_RETURN_IF_FAILED(check_rows("q", args.total_q, view.q));
-    FLASHCORE_RETURN_IF_FAILED(check_rows("k", args.total_k, view.k));
-    FLASHCORE_RETURN_IF_FAILED(check_rows("v", args.total_k, view.v));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("k", rows, view.k));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("v", rows, view.v));
     return check_rows("out", args.total_q, view.out);
 }
 
@@ -62,8 +70,9 @@ Status check_varlen(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("min_queries", args.min_queries, 0, is_paged(args) ? kExtentLimit : 0));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
-    FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_k", args.cu_seqlens_k));
+    FLASHCORE_RETURN_IF_FAILED(is_paged(args) ? check_pages(args) : check_pointer("cu_seqlens_k", args.cu_seqlens_k));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, alignof(SequenceInfo)));
     if (args.workspace_bytes >= workspace_bytes(args.batch)) return Status::kOk;
     return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
@@ -77,7 +86,10 @@ int64_t max_tiles(const Arguments& args, const Config& config) {
 
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_varlen(args));
-    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q, args.total_k};
+    FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
+    Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q,
+                    is_paged(args) ? capacity(args) : args.total_k, is_paged(args)};
+    make_local_problem(args.local, problem);
     const AttentionVariant* variant = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (args.batch == 0 || args.heads == 0 || args.total_q == 0) return Status::kOk;
@@ -93,24 +105,29 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     FlashcoreAttentionArguments view{};
     FLASHCORE_RETURN_IF_FAILED(packed_view(args, view));
-    Params params{};
+    LocalParams params{};
     SequenceInfo* const sequence_infos = static_cast<SequenceInfo*>(args.workspace) + 1;
     params.sequence_infos = sequence_infos;
     params.schedule.sequences = static_cast<int>(args.batch);
     FLASHCORE_RETURN_IF_FAILED(fill(view, variant->config, params));
     end_at_every_row(params);
+    if (is_paged(args)) FLASHCORE_RETURN_IF_FAILED(fill_pages(args, variant->config, params));
 
-    const VarlenBatch varlen{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
-                             {args.cu_seqlens_k, args.seqused_k, static_cast<int>(args.total_k)},
+    const int64_t keys = is_paged(args) ? capacity(args) : args.total_k;
+    const PagedBatch varlen{{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
+                             {args.cu_seqlens_k, args.seqused_k, static_cast<int>(keys)},
                              sequence_infos,
                              params.tile_counter,
                              static_cast<int>(args.batch),
                              params.heads,
                              variant->config.head_dim,
                              variant->config.tile_m,
-                             variant->config.causal};
+                             problem.causal},
+                            static_cast<int>(args.min_queries)};
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    FLASHCORE_RETURN_IF_FAILED(check(flashcore_attention_varlen_prepare_variant.launch(varlen, 1, stream), "launch"));
+    const PrepareVariant& prepare =
+        is_paged(args) ? flashcore_attention_paged_prepare_variant : flashcore_attention_varlen_prepare_variant;
+    FLASHCORE_RETURN_IF_FAILED(check(prepare.launch(varlen, 1, stream), "launch"));
     return check(variant->launch(params, std::min(tiles, persistent_ctas(device.multiprocessors, args.max_ctas)), stream),
                  "launch");
 }

@@ -4,8 +4,11 @@ Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, `
 ``max_ctas``, and
 
 - ``input``: see draws.py. ``scale``: of the inputs. ``lengths``: see varlen.py
+- ``page``: keys of a page, or 0. With pages ``strided`` means one tensor of keys and values, heads first
 - ``strided``: views whose gaps hold NaN. ``offset``: the last batch starts past 2^31 elements
 - ``flash``: call FlashAttention-3's function instead of the binding
+- ``left``, ``right``: window, negative: unlimited. ``chunk``, ``softcap``: 0 for none. ``sinks``: "", fp32 or bf16
+- ``counted``: the number of loaded key tiles is an output. Only with a limit and equal lengths
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, varlen = _load_neighbour("draws"), _load_neighbour("varlen")
+draws, varlen, local = (_load_neighbour(name) for name in ("draws", "varlen", "local"))
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 DEVICE = "cuda"
@@ -48,7 +51,11 @@ DEFAULTS: dict[str, Any] = {
     "offset": False,
     "max_ctas": 0,
     "lengths": "equal",
+    "page": 0,
     "flash": False,
+    **local.LIMITS,
+    "sinks": "",
+    "counted": False,
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions. The next larger one serves those between.
 CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
@@ -57,7 +64,7 @@ CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     variants = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    table, groups = variants["attention"], (variants["attention"], variants["varlen"])
+    table, groups = variants["attention"], (variants["attention"], variants["attention_local"], variants["varlen"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table[key] for key in ("library", "launchers", "includes", "binding")},
@@ -76,14 +83,17 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one workload."""
     p = _complete(params)
-    mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
     lengths = varlen.LENGTHS[p["lengths"]](p)
     queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
-    pairs = sum(_count_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
+    pairs = sum(_count_visible_pairs(sq, sk, p) for sq, sk in lengths)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
-    entry = f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"
-    entries = [entry] if p["lengths"] == "equal" else [varlen.ENTRY, entry]
+    shape = f"{'paged_' if p['page'] else ''}d{tile}_{p['dtype']}"
+    entry = f"flashcore_attention_fwd_{shape}_{'causal' if p['causal'] else 'full'}"
+    if local.needs_local(p):
+        entry = f"flashcore_attention_{'cap' if p['softcap'] else 'local'}_{shape}"
+    prepare = varlen.PAGED_ENTRY if p["page"] else varlen.ENTRY
+    entries = [entry] if p["lengths"] == "equal" else [prepare, entry]
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
         "bytes": float(2 * ELEMENT_BYTES * elements + LSE_BYTES * p["h"] * queries),
@@ -109,7 +119,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     tensors = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
-    inputs = {**tensors, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash")}}
+    inputs = {**tensors, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash", "counted", *local.LIMITS)}}
+    inputs |= local.draw_sinks(p, generator)
     return inputs if p["lengths"] == "equal" else varlen.inputs(p, inputs)
 
 
@@ -126,27 +137,32 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "out": torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out,
         "lse": torch.empty((b, h, sq), dtype=torch.float32, device=q.device),
+        **({"tiles": torch.empty(1, dtype=torch.float32, device=q.device)} if inputs["counted"] else {}),
     }
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Launch once on the current stream."""
     import flashcore
+    import torch
 
     if varlen.CUMULATIVE in inputs:
-        varlen.run(inputs, outputs)
+        varlen.run(inputs, outputs, local.options(inputs), local.flash_options(inputs))
         return
     if inputs["flash"]:
         results = flashcore.flash_attn_func(
-            inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], return_attn_probs=True
+            inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], return_attn_probs=True, **local.flash_options(inputs)
         )
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
         return
+    loaded = torch.zeros(1, dtype=torch.int32, device=DEVICE) if inputs["counted"] else None
     flashcore.attention(
         inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], layout=inputs["layout"], out=outputs["out"], lse=outputs["lse"],
-        max_ctas=inputs["max_ctas"],
+        max_ctas=inputs["max_ctas"], loaded_tiles=loaded, **local.options(inputs),
     )  # fmt: skip
+    if loaded is not None:
+        outputs["tiles"].copy_(loaded)
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,6 +179,10 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q, k, v = (_bhsd(inputs[name], layout) for name in ("q", "k", "v"))
     group = q.shape[1] // k.shape[1]
     k, v = (tensor.repeat_interleave(group, dim=1) if group > 1 else tensor for tensor in (k, v))
+    if local.is_limited(inputs):
+        out, lse = local.compute(q, k, v, inputs, CHUNK_BYTES)
+        counted = {"tiles": local.count_tiles(q, k, inputs).to(lse.dtype)} if inputs["counted"] else {}
+        return {"out": out if layout == "bhsd" else out.transpose(1, 2), "lse": lse, **counted}
     if q.dtype == torch.float64 or not q.numel() or not k.shape[2]:
         out, lse = _formula(q, k, v, causal=causal)
     else:
@@ -244,9 +264,11 @@ def _bhsd(tensor: Any, layout: str) -> Any:
     return tensor if layout == "bhsd" else tensor.transpose(1, 2)
 
 
-def _count_visible_pairs(sq: int, sk: int, *, causal: bool) -> int:
+def _count_visible_pairs(sq: int, sk: int, p: Mapping[str, Any]) -> int:
     """Count the (query, key) pairs that are not masked. The last query sees every key."""
-    if not causal:
+    if any(p[name] != DEFAULTS[name] for name in ("left", "right", "chunk")):
+        return sum(last - first for first, last in (local.see(row + sk - sq, sk, p) for row in range(sq)))
+    if not p["causal"]:
         return sq * sk
     rows = min(sq, sk)  # that see a key
     return rows * (rows + 1) // 2 + (sk - rows) * rows
@@ -259,14 +281,16 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     p = {**DEFAULTS, **params}
     p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
     p["sk"] = p["sq"] if p["sk"] is None else p["sk"]
-    for key in ("b", "h", "hkv", "sq", "sk", "d", "max_ctas"):
+    for key in ("b", "h", "hkv", "sq", "sk", "d", "max_ctas", "page"):
         if not isinstance(p[key], int) or p[key] < 0:
             raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
     for key, choices in {**CHOICES, "input": tuple(draws.INPUTS)}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
-    if p["lengths"] != "equal" and p["layout"] != "bshd":
-        raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
+    varlen.check(p, TILES)
+    local.check(p)
+    if p["counted"] and (not local.needs_local(p) or p["lengths"] != "equal" or p["flash"]):
+        raise ValueError(f"counted: needs a limit, equal lengths and flash false, lengths are {p['lengths']}")
     if p["flash"] and (p["layout"] != "bshd" or p["max_ctas"]):
         raise ValueError(f"flash: needs layout bshd and max_ctas 0, is {p['layout']} and {p['max_ctas']}")
     if not p["hkv"] or p["h"] % p["hkv"]:

@@ -1,11 +1,12 @@
 """Subject: FlashCore's decode.
 
 Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest sequence), ``d``,
-``causal`` (default true), ``splits``, ``deterministic``, ``max_ctas``, ``input``, ``lengths`` (see LENGTHS), and
+``causal`` (default true), ``splits``, ``deterministic``, ``max_ctas``, ``input``, ``lengths`` (see sequences.py), and
 
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
-- ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
+- ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
+- ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
 garbage. The seed changes values only. E4M3 tensors are inputs as bytes.
@@ -20,7 +21,7 @@ import math
 import pathlib
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
@@ -35,7 +36,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, formulas, fp8 = (_load_neighbour(name) for name in ("draws", "formulas", "fp8"))
+draws, formulas, fp8, sequences, local = (_load_neighbour(name) for name in ("draws", "formulas", "fp8", "sequences", "local"))
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 MARK = 77.0
@@ -55,6 +56,9 @@ DEFAULTS: dict[str, Any] = {
     "input": "normal",
     "flash": False,
     "cache": "",
+    "packed": 0,
+    **local.LIMITS,
+    "sinks": "",
 }
 DEVICE = "cuda"
 INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
@@ -64,32 +68,15 @@ CHOICES = {
     "cache": ("", "e4m3"),
     "d": (64, 128, 256),
     "page": (0, 16, 64, 128, 256),
-    "sq": range(1, 17),
-}
-
-
-def _make_ragged(b: int, sk: int) -> list[int]:
-    """Space lengths log-uniformly from sk/128 to sk, short and long alternating."""
-    return [round(sk * 128.0 ** (((b - 1 - i // 2 if i % 2 else i // 2) + 0.5) / b - 1.0)) for i in range(b)]
-
-
-def _make_edges(b: int, sk: int) -> list[int]:
-    """Cycle through 0, 1, sk and the lengths next to a page or tile boundary, up to sk."""
-    lengths = [0, 1, sk, *(size + step for size in (16, 64, 128, 256) for step in (-1, 0, 1)), sk - 1]
-    return [min(sk, lengths[i % len(lengths)]) for i in range(b)]
-
-
-LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
-    "full": lambda b, sk: [sk] * b,
-    "ragged": _make_ragged,
-    "edges": _make_edges,
+    "sq": range(1, sequences.MAX_DRAWN + 1),
+    "packed": range(17),
 }
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    groups = (table["decode"], table["decode_fp8"])
+    groups = (table["decode"], table["decode_ragged"], table["decode_local"], table["decode_fp8"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table["decode"][key] for key in ("library", "launchers", "includes", "binding")},
@@ -108,9 +95,10 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one workload. Each visible key and value counts once."""
     p = _complete(params)
-    totals = _count_keys(p)
-    pairs = sum(max(0, n - (p["sq"] - 1 - i if p["causal"] else 0)) for n in totals for i in range(p["sq"]))
-    rows = p["b"] * p["h"] * p["sq"]
+    served = [pair for pair in zip(_count_keys(p), sequences.count_queries(p), strict=True) if sequences.is_served(p, pair[1])]
+    totals = [keys - local.see(keys - sq, keys, p)[0] for keys, sq in served]
+    pairs = sum(last - first for n, sq in served for first, last in (local.see(n - sq + i, n, p) for i in range(sq)))
+    rows = p["h"] * sum(sq for _, sq in served)
     query, cache = (1 if kind == "e4m3" else ELEMENT_BYTES for kind in (p["dtype"], p["cache"]))
     new = p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
     return {
@@ -118,8 +106,13 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
         "bytes": float(
             rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * (cache * sum(totals) + new)
         ),
-        "entries": [f"flashcore_decode_d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"] if rows else [],
+        "entries": [_name_entry(p)] if rows else [],
     }
+
+
+def _name_entry(p: Mapping[str, Any]) -> str:
+    kind = f"{'local_' if local.needs_local(p) else ''}{'ragged_' if p['packed'] else ''}"
+    return f"flashcore_decode_{kind}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 
 def load(library: pathlib.Path) -> None:
@@ -158,8 +151,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
-    options = {key: p[key] for key in (*OPTIONS, "flash")}
-    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
+    options = {**{key: p[key] for key in (*OPTIONS, "flash", *local.LIMITS)}, **local.draw_sinks(p, generator)}
+    return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +160,7 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     q = inputs["q"]
-    lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
+    lse = torch.empty(sequences.shape_of_lse(inputs), dtype=torch.float32, device=q.device)
     caches = {
         name: torch.empty_like(inputs[name], dtype=torch.float32 if fp8.is_fp8(inputs[name]) else None)
         for name in ("k", "v")
@@ -184,11 +177,13 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     k, v = (inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v"))
     q, new, table = inputs["q"], [inputs.get(f"{name}_new") for name in ("k", "v")], inputs["page_table"]
     scales = {name: inputs.get(f"{name}_scale") for name in "qkv"}
-    if inputs["flash"]:
+    if "starts" in inputs:
+        sequences.run(inputs, outputs, local.options(inputs))
+    elif inputs["flash"]:
         results = flashcore.flash_attn_with_kvcache(
             *(tensor.view(torch.float8_e4m3fn) if fp8.is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
             **{f"{name}_descale": scale for name, scale in scales.items()}, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
-            return_softmax_lse=True,
+            return_softmax_lse=True, **local.flash_options(inputs),
         )  # fmt: skip
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
@@ -196,6 +191,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         flashcore.decode(
             q, k, v, lengths=inputs["lengths"], page_table=table, k_new=new[0], v_new=new[1], out=outputs["out"], lse=outputs["lse"],
             **{name: inputs[name] for name in OPTIONS}, **{f"{name}_scale": scale for name, scale in scales.items()},
+            **local.options(inputs),
         )  # fmt: skip
     for name in outputs.keys() & {"k", "v"}:
         outputs[name].copy_(fp8.to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
@@ -209,22 +205,25 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     q = inputs["q"]
-    b, sq, h, _ = q.shape
     exact = torch.float64 in {q.dtype, getattr(inputs.get("k_scale"), "dtype", None)}
     dtype = torch.float64 if exact else torch.bfloat16 if fp8.is_fp8(q) else q.dtype
     out = torch.zeros_like(q, dtype=dtype)
-    lse = torch.full((b, h, sq), -math.inf, dtype=torch.float64 if exact else torch.float32, device=q.device)
+    lse = torch.full(sequences.shape_of_lse(inputs), -math.inf, dtype=torch.float64 if exact else torch.float32, device=q.device)
     caches = {name: inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v")}
-    for i, before in enumerate(inputs["lengths"].tolist()):
-        query = fp8.dequantise(q[i], inputs.get("q_scale"), i, dtype)
-        k, v = (_append(inputs, caches, name, i, before) for name in ("k", "v"))
+    lengths = inputs["lengths"].tolist()
+    for i, stored, rows_of_out, rows_of_lse in sequences.split(inputs, out, lse):
+        query, sq = fp8.dequantise(stored, inputs.get("q_scale"), i, dtype), len(stored)
+        k, v = (_append(inputs, caches, name, i, lengths[i]) for name in ("k", "v"))
         k, v = (fp8.dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
+        if local.is_limited(inputs):
+            rows_of_out[:], rows_of_lse[:] = local.compute_rows(query, k, v, inputs)
+            continue
         groups = [slice(row, row + 1) for row in range(sq)] if inputs["causal"] else [slice(0, sq)]
         for rows in groups:  # rows of a group see the same keys
             visible = len(k) - (sq - rows.stop)
             if visible > 0:
                 attend = formulas.formula if exact else formulas.pytorch
-                out[i, rows], lse[i, :, rows] = attend(query[rows], k[:visible], v[:visible])
+                rows_of_out[rows], rows_of_lse[:, rows] = attend(query[rows], k[:visible], v[:visible])
     appended = {name: fp8.to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
     return {"out": out, "lse": lse, **appended}
 
@@ -276,7 +275,7 @@ def _to_pages(cache: Any, table: Any, p: Mapping[str, Any]) -> Any:
 
 def _count_keys(p: Mapping[str, Any]) -> list[int]:
     """Count the keys of each sequence after the append."""
-    return [max(n, p["new"]) for n in LENGTHS[p["lengths"]](p["b"], p["sk"])]
+    return [max(n, p["new"]) for n in sequences.LENGTHS[p["lengths"]](p["b"], p["sk"])]
 
 
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,13 +287,13 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("b", "h", "hkv", "sk", "new", "splits", "max_ctas"):
         if not isinstance(p[key], int) or p[key] < 0 or (key == "new" and p[key] > p["sk"]):
             raise ValueError(f"{key}: must be a whole number, zero or more (new at most sk), is {p[key]!r}")
-    for key, choices in {**CHOICES, "lengths": tuple(LENGTHS), "input": INPUTS}.items():
+    for key, choices in {**CHOICES, "lengths": tuple(sequences.LENGTHS), "input": INPUTS}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
     if p["flash"] and (p["deterministic"] or p["max_ctas"]):
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
-    if p["dtype"] == "e4m3" and not p["cache"]:
-        raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
+    sequences.check(p)
+    local.check(p)
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

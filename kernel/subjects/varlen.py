@@ -1,14 +1,19 @@
-"""Packed sequences of different lengths for the subject of attention.
+"""Packed sequences of different lengths for the subject of attention, with keys in packed rows or in pages.
 
-Lengths do not depend on the seed. tests/kernel/gpu/test_varlen.py tests rows between sequences.
+Lengths do not depend on the seed. Pages are in random order. Keys past a length are NaN, and their entries of the page table are wrong. tests/kernel/gpu/test_varlen.py tests rows between sequences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 ENTRY = "flashcore_attention_varlen_prepare"
+PAGED_ENTRY = "flashcore_attention_paged_prepare"
+MIN_SERVING = 3  # sequences: two chunks and a single query
+WRONG_ENTRIES = (-1, 2**31 - 1, -(2**31), 10**6)
 CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
 EDGES = ((0, 5), (1, 1), (17, 0), (200, 333), (64, 64), (193, 129), (1, 1000), (300, 3), (0, 0), (130, 2500))
 
@@ -24,6 +29,12 @@ def _make_ragged(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(round(p["sq"] * share), round(p["sk"] * share)) for share in shares]
 
 
+def _make_serving(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Make two chunks of sq queries, without and with a context, and single queries over sk/64 to sk keys."""
+    shares = [64.0 ** (((5 * i) % (p["b"] - 2) + 0.5) / (p["b"] - 2) - 1.0) for i in range(p["b"] - 2)]
+    return [(p["sq"], p["sq"]), (p["sq"], p["sk"]), *((1, round(p["sk"] * share)) for share in shares)]
+
+
 def _make_edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Cycle through EDGES, up to sq and sk."""
     return [(min(p["sq"], sq), min(p["sk"], sk)) for sq, sk in (EDGES[i % len(EDGES)] for i in range(p["b"]))]
@@ -33,7 +44,18 @@ LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
     "equal": _make_equal,
     "ragged": _make_ragged,
     "edges": _make_edges,
+    "serving": _make_serving,
 }
+
+
+def check(p: Mapping[str, Any], paged_head_dims: Sequence[int]) -> None:
+    """ValueError names the parameter that does not fit the lengths."""
+    if p["lengths"] != "equal" and p["layout"] != "bshd":
+        raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
+    if p["lengths"] == "serving" and p["b"] < MIN_SERVING:
+        raise ValueError(f"b: must be at least {MIN_SERVING} where lengths are serving, is {p['b']}")
+    if p["page"] and (p["lengths"] == "equal" or p["d"] not in paged_head_dims):
+        raise ValueError(f"page: needs unequal lengths and d of {', '.join(map(str, paged_head_dims))}, is {p['page']}")
 
 
 def packed(p: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +74,34 @@ def inputs(p: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     pairs = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device=batch["q"].device)
     cumulative = pairs.cumsum(0, dtype=torch.int32).T.contiguous()
     rows = {name: batch[name][0] for name in ("q", "k", "v")}
-    return {**batch, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
+    packed = {**batch, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
+    return _place_in_pages(p, packed, [sk for _, sk in lengths]) if p["page"] else packed
+
+
+def _place_in_pages(p: Mapping[str, Any], packed: Mapping[str, Any], lengths: list[int]) -> dict[str, Any]:
+    """Copy the keys into pages. With ``strided`` the pools are views of one tensor (pages, 2, heads, keys, d)."""
+    import torch
+
+    device, page = packed["k"].device, p["page"]
+    widths = [-(-length // page) for length in lengths]
+    order = torch.randperm(sum(widths) + 2, generator=torch.Generator().manual_seed(sum(lengths))).to(torch.int32)
+    table = torch.tensor(WRONG_ENTRIES, dtype=torch.int32).repeat(len(lengths), max(widths) // len(WRONG_ENTRIES) + 1)
+    table = table[:, : max(widths)].contiguous()  # ends with the longest sequence, so that memcheck sees a read past it
+    pools = torch.full((len(order), 2, p["hkv"], page, p["d"]), math.nan, dtype=packed["k"].dtype, device=device)
+    k, v = (
+        (pool.transpose(1, 2) for pool in pools.unbind(1)) if p["strided"] else pools.view(2, len(order), page, p["hkv"], p["d"])
+    )
+    row = used = 0
+    for i, (length, width) in enumerate(zip(lengths, widths, strict=True)):
+        table[i, :width] = entries = order[used : used + width]
+        for rows, pool in ((packed["k"], k), (packed["v"], v)):
+            whole = torch.full((width * page, *rows.shape[1:]), math.nan, dtype=rows.dtype, device=device)
+            whole[:length] = rows[row : row + length]
+            pool[entries.long().to(device)] = whole.unflatten(0, (width, page))
+        row, used = row + length, used + width
+    used_keys = torch.tensor(lengths, dtype=torch.int32, device=device)
+    kept = {name: value for name, value in packed.items() if name != "cu_seqlens_k"}
+    return {**kept, "k": k, "v": v, "page_table": table.to(device), "seqused_k": used_keys}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,21 +113,39 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": torch.empty(q.shape, dtype=q.dtype, device=q.device), "lse": lse}
 
 
-def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch once on the current stream."""
+def run(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[str, Any], flash_options: Mapping[str, Any]
+) -> None:
+    """Launch once on the current stream, with these arguments of either function."""
     import flashcore
 
     if inputs["flash"]:
         q, k, v = (inputs[name] for name in ("q", "k", "v"))
-        results = flashcore.flash_attn_varlen_func(
-            q, k, v, inputs[CUMULATIVE], inputs["cu_seqlens_k"], len(q), len(k), causal=inputs["causal"], return_attn_probs=True
-        )
+        if "page_table" in inputs:
+            results = flashcore.flash_attn_with_kvcache(
+                q, k, v, cache_seqlens=inputs["seqused_k"], page_table=inputs["page_table"], cu_seqlens_q=inputs[CUMULATIVE],
+                max_seqlen_q=len(q), causal=inputs["causal"], return_softmax_lse=True, **flash_options,
+            )  # fmt: skip
+        else:
+            results = flashcore.flash_attn_varlen_func(
+                q,
+                k,
+                v,
+                inputs[CUMULATIVE],
+                inputs["cu_seqlens_k"],
+                len(q),
+                len(k),
+                causal=inputs["causal"],
+                return_attn_probs=True,
+                **flash_options,
+            )
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
         return
     flashcore.attention_varlen(
-        inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs["cu_seqlens_k"],
-        causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"],
+        inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs.get("cu_seqlens_k"),
+        page_table=inputs.get("page_table"), seqused_k=inputs.get("seqused_k"),
+        causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"], **options,
     )  # fmt: skip
 
 
@@ -86,14 +153,23 @@ def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], 
     """Compute each sequence with the batched reference and concatenate the results."""
     import torch
 
-    q, k, v = (inputs[name] for name in ("q", "k", "v"))
-    ends = zip(inputs[CUMULATIVE].tolist(), inputs["cu_seqlens_k"].tolist(), strict=True)
-    results, (row, key) = [], next(ends)
-    for last_row, last_key in ends:
-        part = {"q": q[None, row:last_row], "k": k[None, key:last_key], "v": v[None, key:last_key]}
-        results.append(compute({**part, "causal": inputs["causal"], "layout": "bshd"}))
-        row, key = last_row, last_key
+    starts = inputs[CUMULATIVE].tolist()
+    results = []
+    for i, (row, last_row) in enumerate(itertools.pairwise(starts)):
+        keys = {name: _gather_keys(inputs, name, i)[None] for name in ("k", "v")}
+        one = {name: value for name, value in inputs.items() if name not in (CUMULATIVE, "page_table")}
+        results.append(compute({**one, "q": inputs["q"][None, row:last_row], **keys, "layout": "bshd"}))
     return {
         "out": torch.cat([result["out"][0] for result in results]),
         "lse": torch.cat([result["lse"][0] for result in results], dim=1),
     }
+
+
+def _gather_keys(inputs: Mapping[str, Any], name: str, sequence: int) -> Any:
+    """Return the keys or values of a sequence, (rows, heads, d)."""
+    if "page_table" not in inputs:
+        start, end = inputs["cu_seqlens_k"][sequence : sequence + 2].tolist()
+        return inputs[name][start:end]
+    pool, length = inputs[name], int(inputs["seqused_k"][sequence])
+    entries = inputs["page_table"][sequence, : -(-length // pool.shape[1])].long()
+    return pool[entries].flatten(0, 1)[:length]

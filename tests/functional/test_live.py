@@ -45,7 +45,8 @@ def test_the_fakes_refuse_what_nobody_recorded(machine: Machine) -> None:
 
 
 def test_a_worker_that_a_signal_kills_fails_its_workload_and_hides_no_other(machine: Machine) -> None:
-    together, victim = machine.together("correctness"), "flaky-n100003"
+    victim = "flaky-n100003"
+    (together,) = [process for process in machine.shared("correctness") if victim in process["workloads"]]
     before = together["workloads"][: together["workloads"].index(victim)]
     outcomes = {name: together["result"]["outcomes"][name] for name in before}
     killed = {**together["result"], "outcomes": outcomes, "started": victim, "finished": False}
@@ -57,8 +58,8 @@ def test_a_worker_that_a_signal_kills_fails_its_workload_and_hides_no_other(mach
 
 @pytest.mark.parametrize("fault", ["old", "another job", "half a result"])
 def test_a_result_that_is_no_answer_to_the_job_counts_for_nothing(machine: Machine, fault: str) -> None:
-    together = machine.together("correctness")
-    together |= {"fault": fault, "exit_status": 0, "result": {**together["result"], "finished": True}}
+    for together in machine.shared("correctness"):
+        together |= {"fault": fault, "exit_status": 0, "timed_out": False, "result": {**together["result"], "finished": True}}
     done = machine.gate(*only("finite"))
     built = {check: verdict for check, verdict in machine.verdicts().items() if check[1] not in UNBUILT}
     assert all_are(built, "INCONCLUSIVE", "invalid-result")

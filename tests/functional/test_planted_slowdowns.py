@@ -31,8 +31,10 @@ from flashcore_ci.suite.loader import load
 
 LOUD = 1.0
 """Per cent: five processes that scatter by more cannot tell 5 % from nothing at the error that all rows share; that blocks as undecided."""
-LOUD_ROWS: frozenset[str] = frozenset()
+LOUD_ROWS = frozenset({"decode-e4m3-fp16-b32-h16-kv4-s32768-d256-page64"})
 """The rows of the recorded run that did so. Each new recording names its own."""
+CLOSE_ROWS = frozenset({"prefill-fp16-b64-h16-s512-d128-causal", "prefill-fp16-b64-h8-s512-d256-causal"})
+"""Rows of 0.6 to 1 % that are faster than their baseline, by 0.6 and 1.7 %: 5 % more is undecided, which blocks too."""
 TWO_SPEEDS: frozenset[str] = frozenset()
 """The rows whose five recorded processes form two groups when they are repeated as rounds."""
 ROUNDS = 8
@@ -151,7 +153,10 @@ def test_five_per_cent_turn_every_row_red(gate: str, code: str) -> None:
     assert all(verdict.blocks for verdict in red)
     quiet = [verdict for verdict in red if scatter(verdict.target) < LOUD]
     assert {verdict.target for verdict in red} - {verdict.target for verdict in quiet} == LOUD_ROWS & timed(gate).keys()
-    assert {(verdict.outcome, verdict.reason.code) for verdict in quiet} == {("FAIL", code)}
+    assert {verdict.target for verdict in quiet if verdict.reason.code == "undecided"} == (
+        CLOSE_ROWS if gate == "no-drift" else set()
+    )
+    assert {(verdict.outcome, verdict.reason.code) for verdict in quiet if verdict.reason.code != "undecided"} == {("FAIL", code)}
 
 
 def scatter(target: str) -> float:

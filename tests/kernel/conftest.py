@@ -59,7 +59,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """Import the package ``flashcore`` over fakes. Afterwards remove its modules."""
     monkeypatch.setitem(sys.modules, "torch", standin_torch)
     monkeypatch.syspath_prepend(str(KERNEL))
-    vars(standin_torch.state).update(stream=7, capturing=False)
+    vars(standin_torch.state).update(stream=7, capturing=False, compiling=False)
     before = {name for name in sys.modules if name.split(".")[0] == "flashcore"}
     for name in before:
         monkeypatch.delitem(sys.modules, name)
@@ -70,15 +70,17 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def _import_bindings() -> SimpleNamespace:
     import flashcore
-    from flashcore import _attention, _decode, _flash, _launch, _library, _tensors, _varlen
+    from flashcore import _attention, _decode, _e4m3, _flash, _launch, _library, _tensors, _varlen
 
     kernels = Kernels()
     kernels.structures = {
         "flashcore_attention_forward": _attention.Arguments,
         "flashcore_attention_varlen": _varlen.Arguments,
         "flashcore_decode": _decode.Arguments,
+        "flashcore_e4m3_forward": _e4m3.Arguments,
+        "flashcore_e4m3_transpose": _e4m3.TransposeArguments,
     }
-    _library._libraries.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
+    _library._libraries.update({"attention": kernels, "decode": kernels, "e4m3": kernels})  # type: ignore[dict-item]
     modules: dict[str, ModuleType] = {
         "decode": _decode, "flash": _flash, "launch": _launch, "library": _library, "tensors": _tensors
     }  # fmt: skip

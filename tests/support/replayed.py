@@ -135,6 +135,10 @@ class Machine:
         """The process of this name that had the most workloads."""
         return max(self.processes(name), key=lambda process: len(process["workloads"]))
 
+    def shared(self, name: str) -> list[dict[str, Any]]:
+        """The processes of this name that had several workloads."""
+        return [process for process in self.processes(name) if len(process["workloads"]) > 1]
+
     def logs(self, check: str) -> list[Path]:
         """The logs of one check of the sanitizer."""
         return sorted((self.recording / "artifacts/sanitizer").glob(f"{check}*.log"))

@@ -144,9 +144,38 @@ _TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither
 Tensor.__dlpack_c_exchange_api__ = make_capsule()  # type: ignore[attr-defined]
 
 dtype, device = Dtype, Device
-state = SimpleNamespace(stream=7, capturing=False)
+state = SimpleNamespace(stream=7, capturing=False, compiling=False)
 cuda = SimpleNamespace(
     is_current_stream_capturing=lambda: state.capturing,
     get_device_properties=lambda device: SimpleNamespace(multi_processor_count=132),
 )
 _C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: state.stream)
+
+
+class Operators(SimpleNamespace):
+    """``torch.ops.NAMESPACE``: each operator is its kernel for CUDA, without a dispatcher."""
+
+
+class Library:
+    """Definitions and kernels of one namespace, which a second library replaces."""
+
+    def __init__(self, namespace: str, kind: str) -> None:
+        assert kind == "DEF"
+        self.ns, self.operators = namespace, Operators()
+        setattr(ops, namespace, self.operators)
+
+    def define(self, schema: str) -> None:
+        setattr(self.operators, schema.partition("(")[0], SimpleNamespace(schema=schema))
+
+    def impl(self, name: str, function: Any, key: str) -> None:
+        assert key == "CUDA"
+        getattr(self.operators, name).default = function
+
+
+def ignore(*_arguments: Any, **_options: Any) -> None:
+    """Register nothing: shapes and gradients need the real dispatcher."""
+
+
+ops = SimpleNamespace()
+library = SimpleNamespace(Library=Library, register_fake=ignore, register_autograd=ignore)
+compiler = SimpleNamespace(is_compiling=lambda: state.compiling)

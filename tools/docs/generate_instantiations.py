@@ -30,7 +30,7 @@ static_assert(kSharedBytes == flashcore::%(space)s::shared_bytes(Tuning::config)
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::%(space)s::%(params)s params) {{
+    {symbol}(const __grid_constant__ flashcore::%(space)s::{params} params) {{
     flashcore::%(space)s::%(function)s<Tuning>(params);
 }}
 
@@ -43,11 +43,36 @@ ATTENTION = """\
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
         .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers},
         .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
-        .recompute_qk = {recompute_qk}"""
+        .recompute_qk = {recompute_qk}, .paged_kv = {paged_kv}"""
+
+LOCAL = ",\n        .local = true, .softcap = {softcap}"
+
+E4M3 = f"{ATTENTION}, .flush_interval = {{flush_interval}}"
+
+TRANSPOSE = """\
+#include "{header}"
+
+namespace {{
+constexpr int kThreads = {threads};
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+    const __grid_constant__ flashcore::attention::TransposeParams params) {{
+    flashcore::attention::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads>(params);
+}}
+
+extern "C" const flashcore::attention::TransposeVariant {symbol}_variant = {{
+    {{kThreads, flashcore::DType::{dtype}}},
+    flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::TransposeParams>}};
+"""
 
 DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
+
+DECODE_RAGGED = f"{DECODE}, .ragged = true"
+
+DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true"
 
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
@@ -79,24 +104,67 @@ constexpr int kThreads = {threads};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::VarlenBatch batch) {{
-    flashcore::attention::prepare<kThreads>(batch);
+    const __grid_constant__ flashcore::attention::BatchOf<{paged_kv}> batch) {{
+    flashcore::attention::prepare<kThreads, {paged_kv}>(batch);
 }}
 
 extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
-    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::VarlenBatch>}};
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::PagedBatch>}};
 """
 
 TEMPLATES = {
     "attention": TILED
-    % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "Params"},
+    % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "LocalParams"},
+    "attention_local": TILED
+    % {
+        "space": "attention",
+        "config": ATTENTION + LOCAL,
+        "function": "forward",
+        "variant": "AttentionVariant",
+        "params": "LocalParams",
+    },
     "varlen": VARLEN,
+    "e4m3": TILED
+    % {"space": "attention", "config": E4M3, "function": "forward", "variant": "Fp8AttentionVariant", "params": "Fp8Params"},
+    "e4m3_transpose": TRANSPOSE,
     "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
+    "decode_ragged": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_RAGGED,
+        "function": "decode",
+        "variant": "RaggedDecodeVariant",
+        "params": "RaggedParams",
+    },
+    "decode_local": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_LOCAL,
+        "function": "decode",
+        "variant": "LocalDecodeVariant",
+        "params": "LocalParams",
+    },
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,
 }
-LISTED = {"attention": "attention/variants.h", "decode": "decode/variants.h", "decode_fp8": "decode/fp8_variants.h"}
+PARAMS = {
+    "attention_local": "LocalParams",
+    "decode_local": "LocalParams",
+    "e4m3": "Fp8Params",
+    "decode_fp8": "Fp8Params",
+    "decode_ragged": "RaggedParams",
+}
+LISTED = {
+    "attention": "attention/variants.h",
+    "attention_local": "attention/local_variants.h",
+    "e4m3": "attention/e4m3_variants.h",
+    "e4m3_transpose": "attention/e4m3_transpose_variants.h",
+    "decode": "decode/variants.h",
+    "decode_ragged": "decode/ragged_variants.h",
+    "decode_fp8": "decode/fp8_variants.h",
+    "decode_local": "decode/local_variants.h",
+}
 """Operations whose launchers choose among several entry functions, and the header that lists these."""
 
 
@@ -106,10 +174,18 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
     for subject, template in TEMPLATES.items():
         group = table[subject]
         for entry in group["entries"]:
-            fields = {**group["tiles"][entry["tile"]], **entry, "header": group["header"]}
+            fields = {
+                "paged_kv": False,
+                "softcap": False,
+                "ragged": False,
+                **group["tiles"][entry["tile"]],
+                **entry,
+                "header": group["header"],
+            }
+            fields["params"] = PARAMS.get(subject, "PagedParams" if fields["paged_kv"] else "Params")
+            fields |= {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
             if "dtype" in entry:
-                switches = {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
-                fields |= {"dtype": DTYPES[entry["dtype"]], **switches}
+                fields["dtype"] = DTYPES[entry["dtype"]]
             files[f"kernel/instantiations/{entry['symbol']}.cu"] = BANNER + template.format(**fields)
     for subject, header in LISTED.items():
         files[f"kernel/include/flashcore/{header}"] = _variant_list(subject, table[subject]["entries"])

@@ -27,7 +27,9 @@ GROUPS = {  # in the order of the legend
     "d64": ("Prefill D=64", "#c0392b"),
     "d128": ("Prefill D=128", "#e67e22"),
     "d256": ("Prefill D=256", "#8e44ad"),
+    "e4m3": ("Prefill E4M3", "#27ae60"),
 }
+PEAKS = {"e4m3": 2.0}  # times the ridge's FLOP/s, which are those of fp16 and bf16
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 
 
@@ -54,7 +56,7 @@ class Point(NamedTuple):
 
     def share(self, ridge: Ridge) -> float:
         """Return the speed as a percentage of the roof above the point."""
-        return 100.0 * self.speed / min(ridge.flops, self.intensity * ridge.bandwidth)
+        return 100.0 * self.speed / min(ridge.flops * PEAKS.get(self.group, 1.0), self.intensity * ridge.bandwidth)
 
 
 def points(run: Run) -> list[Point]:
@@ -111,18 +113,26 @@ def picture(found: Sequence[Point], ridge: Ridge) -> str:
     title = f"Below the roofs of one {ridge.device}"
     corner = ridge.flops / ridge.bandwidth
     roof = [(X[0], X[0] * ridge.bandwidth), (corner, ridge.flops), (X[1], ridge.flops)]
+    fp8 = PEAKS["e4m3"] * ridge.flops
+    above = [(corner, ridge.flops), (fp8 / ridge.bandwidth, fp8), (X[1], fp8)]
     body = [
         f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
         *_legend([group for group in GROUPS if any(point.group == group for point in found)]),
         *_grid(),
-        f'<polyline points="{" ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in roof)}" fill="none" stroke="#333333" stroke-width="2"/>',
+        f'<polyline points="{_places(roof)}" fill="none" stroke="#333333" stroke-width="2"/>',
+        f'<polyline points="{_places(above)}" fill="none" stroke="#333333" stroke-width="1" stroke-dasharray="4 3"/>',
         f'<text x="{across(10):.1f}" y="{up(10 * ridge.bandwidth) - 8:.1f}" text-anchor="end">{ridge.bandwidth / 1e12:g} TB/s</text>',
         f'<text x="{across(2500):.1f}" y="{up(ridge.flops) - 8:.1f}">{ridge.flops / 1e12:g} TFLOP/s</text>',
+        f'<text x="{across(2500):.1f}" y="{up(fp8) - 8:.1f}">E4M3: {fp8 / 1e12:g} TFLOP/s</text>',
     ]
     for point in found:
         dot = f'cx="{across(point.intensity):.1f}" cy="{up(point.speed):.1f}" r="5" fill="{GROUPS[point.group][1]}" fill-opacity="0.8"'
         body.append(f"<circle {dot}><title>{escape(point.name)}: {point.share(ridge):.0f} % of the roof</title></circle>")
     return document(title, WIDTH, HEIGHT, body)
+
+
+def _places(line: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in line)
 
 
 def _legend(groups: Sequence[str]) -> list[str]:

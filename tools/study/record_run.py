@@ -15,7 +15,7 @@ from typing import Any
 
 from flashcore_ci.store.run import LOGS, pack, read_run
 
-MOST_BYTES = 300_000
+MOST_BYTES = 450_000
 
 
 def main(run: Path, dest: Path) -> int:
@@ -40,7 +40,7 @@ def _recording(run: Path) -> dict[str, Any]:
         "seconds": round(max(_times(logs, "ended")) - min(_times(logs, "job")), 1),
         "versions": {name: _read(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
         "verdicts": [[v["gate"], v["target"], v["outcome"], v["reason"]["code"]] for v in report["verdicts"]],
-        "processes": [_process(folder) for folder in sorted(logs.iterdir()) if folder.is_dir()],
+        "processes": [_process(folder) for folder in sorted(logs.iterdir()) if (folder / "job.json").is_file()],
     }
 
 

@@ -74,15 +74,9 @@ def wrapped(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
     if process["argv"] is None:
         unknown(f"{process['name']} was never recorded on one of these workloads alone")
     recorded_options, given = process["argv"][1:-5], [Path(part).name if part.startswith("/") else part for part in options]
-    if not any(NEWER[0] == option for option in recorded_options):
-        given = [option for option in given if option not in NEWER]
     if given != recorded_options:
         unknown(f"called with {sorted(set(given) ^ set(recorded_options)) or given}, unlike the recording")
     return process, command
-
-
-NEWER = ("--num-cuda-barriers", "64")
-"""An option that the recorded run did not have yet."""
 
 
 def value(argv: list[str], option: str) -> str:

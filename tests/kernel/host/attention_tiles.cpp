@@ -19,7 +19,7 @@ namespace {
 template <int kTileM, int kTileN, bool kCausal>
 struct Tuning {
     static constexpr Config config{64,   DType::kFp16, kCausal, kTileM, kTileN, 2, 3, kTileM / kWarpgroupRows,
-                                   true, false,        true,    true,   false};
+                                   true, false,        true,    true,   false,  false};
 };
 
 template <class Tuning>
@@ -43,7 +43,7 @@ void hand_out(const Params& params, int ctas) {
                         load.first_key);
             for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup) {
                 const WarpgroupWork work = warpgroup_work<Tuning>(params, tile, warpgroup);
-                std::printf(" %d %d %d %d", static_cast<int>(work_kind<Tuning>(tile, warpgroup)), work.n_blocks,
+                std::printf(" %d %d %d %d", static_cast<int>(work_kind<Tuning>(params, tile, warpgroup)), work.n_blocks,
                             work.fully_masked, work.unmasked);
             }
             std::printf("\n");

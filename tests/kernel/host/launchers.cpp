@@ -2,13 +2,22 @@
 // line per call with the operation, its result, and the error message of a refusal.
 #include <cmath>
 #include <cstdio>
+#include <string_view>
+#include <thread>
 
 #include "flashcore/attention/abi.h"
+#include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3_transpose_variants.h"
+#include "flashcore/attention/e4m3_variants.h"
+#include "flashcore/attention/transpose_params.h"
+#include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/local_variants.h"
+#include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
 #include "flashcore/stream/config.h"
@@ -21,14 +30,23 @@ cudaError_t launch(const Params&, int, cudaStream_t) {
     return cudaSuccess;
 }
 
-// All variants have head dimension 64 and fp16.
-constexpr auto kAttention = [] {
+// All variants have head dimension 64 and fp16. Those with "paged" in their names read pages.
+constexpr flashcore::attention::Config attention_config(std::string_view name) {
     flashcore::attention::Config config{};
     config.head_dim = 64;
     config.tile_m = 192;
     config.tile_n = 128;
+    config.paged_kv = name.find("paged") != name.npos;
+    config.softcap = name.find("cap_") != name.npos;
+    config.local = config.softcap || name.find("local") != name.npos;
     return config;
-}();
+}
+constexpr flashcore::attention::Config e4m3_config(std::string_view name) {
+    auto config = attention_config(name);
+    config.head_dim = config.tile_m = 128;
+    config.causal = name.find("causal") != name.npos;
+    return config;
+}
 constexpr auto kDecode = [] {
     flashcore::decode::Config config{};
     config.head_dim = 64;
@@ -36,6 +54,17 @@ constexpr auto kDecode = [] {
     config.consumer_warps = 8;
     return config;
 }();
+constexpr auto kRaggedDecode = [] {
+    auto config = kDecode;
+    config.ragged = true;
+    return config;
+}();
+constexpr flashcore::decode::Config local_decode_config(std::string_view name) {
+    flashcore::decode::Config config = kDecode;
+    config.local = true;
+    config.ragged = name.find("ragged") != name.npos;
+    return config;
+}
 constexpr auto kFp8Decode = [] {
     auto config = kDecode;
     config.fp8_cache = true;
@@ -44,13 +73,23 @@ constexpr auto kFp8Decode = [] {
 
 }  // namespace
 
-#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {kAttention, launch};
+#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
+#define E4M3(name) extern "C" const flashcore::attention::Fp8AttentionVariant name = {e4m3_config(#name), launch};
+FLASHCORE_E4M3_VARIANTS(E4M3)
+#define TRANSPOSE(name) extern "C" const flashcore::attention::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
+FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
+FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
+#define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
+FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
+#define DECODE_LOCAL(name) extern "C" const flashcore::decode::LocalDecodeVariant name = {local_decode_config(#name), launch};
+FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();
 
@@ -62,7 +101,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
 
 namespace {
 
-alignas(32) char memory[1 << 20];  // stands for device memory. The launchers read only lengths and tables from it
+alignas(128) char memory[1 << 22];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
 void print_result(const char* operation, Result result, bool refused) {
@@ -73,9 +112,11 @@ void print_result(const char* operation, Result result, bool refused) {
 template <class Arguments, class Change>
 void check_call(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
-    runtime::has_context = false;  // as in a new thread
-    const int status = function(&arguments);
-    print_result(operation, status, status != 0);
+    std::thread([&] {
+        runtime::has_context = false;
+        const int status = function(&arguments);
+        print_result(operation, status, status != 0);
+    }).join();
 }
 
 template <class Arguments, class Change>
@@ -115,12 +156,51 @@ FlashcoreVarlenArguments varlen() {
     return args;
 }
 
+// Eight pages of 16 keys, four for each sequence.
+FlashcoreVarlenArguments paged() {
+    auto args = varlen();
+    args.k = args.v = {memory, 16 * 128, 128, 64};
+    args.page_size = 16;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
+    args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.cu_seqlens_k = nullptr;
+    return args;
+}
+
 FlashcoreDecodeArguments decode() {
     auto args = attention<FlashcoreDecodeArguments>();
     args.sq = 1;
     args.capacity = 128;
     args.workspace_bytes = sizeof(memory);
     return args;
+}
+
+// Packed queries of at most 16 in each sequence, over eight pages of 32 keys.
+FlashcoreDecodeArguments ragged() {
+    auto args = decode();
+    args.sq = 16;
+    args.total_q = 20;
+    args.cu_seqlens_q = args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.k = args.v = {memory, 32 * 128, 128, 64};
+    args.page_size = 32;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
+    return args;
+}
+
+FlashcoreE4m3Arguments e4m3() {
+    auto args = attention<FlashcoreE4m3Arguments>();
+    args.head_dim = 128;
+    args.sq = args.sk = 130;
+    args.q = args.out = {memory, 1 << 17, 512, 128};
+    args.k = args.v = {memory, 1 << 16, 256, 128};
+    args.workspace_bytes = 128 + 2 * 2 * 128 * 256;
+    return args;
+}
+
+FlashcoreE4m3TransposeArguments transposition() {
+    return {sizeof(FlashcoreE4m3TransposeArguments), 0, 2, 0, 2, 2, 130, 128, {memory, 1 << 16, 256, 128}, nullptr, 0, 0, memory, nullptr};
 }
 
 FlashcoreStreamArguments stream() {
@@ -176,9 +256,58 @@ int main() {
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.dtype = 2; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.cache_dtype = 2, args.new_dtype = 3; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto&) {});
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = 0, args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.kv_heads = 1, args.k.head_stride = 3; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = int64_t{1} << 38; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_size = -16; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.pages = 0; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = int64_t{1} << 27; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.head_dim = 56; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = 4097; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = 60; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.sequence_stride = int64_t{1} << 33; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = int64_t{1} << 31; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.data = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = 17; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = -1; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.min_queries = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto&) {});
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 1024; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 48; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 8; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cu_seqlens_q = nullptr; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cache_dtype = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.splits = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2, args.sq = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });
+    std::printf("launched %d\n", runtime::launched);
+
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto&) {});
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.causal = args.transposed = 1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 1, args.workspace_bytes = 128; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = 0, args.k.data = args.v.data = nullptr; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { --args.size; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.head_dim = 64; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 2; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.kv_heads = 3; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = -1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.workspace_bytes -= 1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.workspace = memory + 64; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.v.head_stride = 120; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.k.sequence_stride = 8; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.out.head_stride = 4; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.q.data = nullptr; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto&) {});
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.dtype = 3; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.head_dim = 256; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.values = nullptr; });
     std::printf("launched %d\n", runtime::launched);
 
     print_result("varlen", flashcore_attention_varlen_workspace_bytes(nullptr), true);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +138,28 @@ def test_work_tiles_with_splits_share_neither_counters_nor_partials(program: Pat
         slots = 2 * case.ctas if case.splits == 0 else work_tiles * case.max_splits
         assert all(0 <= first_partial < slots for first_partial in partials)
         assert all(0 <= counter < (case.ctas if case.splits == 0 else work_tiles) for counter in counters)
+
+
+def test_sequences_that_are_left_out_change_nothing(program: Path) -> None:
+    """Packed queries of a prefill among those of decode. The others are split as if they were alone."""
+    rng = random.Random(2)
+    cases, places = [], []
+    for case in random_cases(1000):
+        count = len(case.keys) + rng.randint(1, 70)
+        places.append(sorted(rng.sample(range(count), len(case.keys))))
+        keys = [-1] * count
+        for place, one in zip(places[-1], case.keys, strict=True):
+            keys[place] = one
+        cases.append(replace(case, keys=tuple(keys), splits=0))
+    cases += [Case(keys=(-1,)), Case(keys=(-1,) * 100, gap=4)]
+    *found, none, no_hundred = split_work(program, cases)
+    assert (none, no_hundred) == (WorkList(tiles=0), WorkList(tiles=0))
+    alone = split_work(program, [replace(case, splits=0) for case in random_cases(1000)])
+    for where, work_list, expected in zip(places, found, alone, strict=True):
+        assert work_list.tiles == expected.tiles
+        for split, other in zip(work_list.splits, expected.splits, strict=True):
+            assert split.sequence == where[other.sequence]
+            assert replace(other, sequence=split.sequence) == split
 
 
 @pytest.mark.parametrize("splits", [-1, 1, 3, 100])

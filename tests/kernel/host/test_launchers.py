@@ -39,9 +39,58 @@ decode 1 sq: must be from 1 to 16, but is 17
 decode 1 dtype: E4M3 queries need caches of E4M3
 decode 1 new_dtype: must be 0 (fp16), 1 (bf16) or 2 (E4M3), but is 3
 decode 1 page_table: must not be a null pointer
+paged 0
+paged 0
+paged 0
+paged 0
+paged 1 page_size: must be from 1 to 1073741824, but is -16
+paged 1 pages: must be from 1 to 1073741824, but is 0
+paged 1 table_width: must be from 0 to 67108864, but is 134217728
+paged 1 page_table: must not be a null pointer
+paged 1 head_dim: must be 64, 128 or 256 in pages, but is 56
+paged 1 k: the page stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8194 bytes
+paged 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+paged 1 v: the sequence stride must be below 2^33 bytes, but is 17179869184 bytes
+paged 1 v: all heads must be within 2^31 elements, but have 2147483712
+paged 1 k: must not be a null pointer
+paged 0
+paged 1 min_queries: must be from 0 to 1073741824, but is -1
+varlen 1 min_queries: must be from 0 to 0, but is 1
+ragged 0
+ragged 0
+ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 48
+ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 8
+ragged 1 cu_seqlens_q: must not be a null pointer
+ragged 1 total_q: must be from 0 to 1073741824, but is -1
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+ragged 1 sq: packed queries times heads per KV head must be at most 128, but are 256
+ragged 0
 stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer
 stream 1 out: must be aligned to 16 bytes, but is 4 bytes past a multiple
+"""
+REFUSED_BY_E4M3 = """\
+e4m3 0
+e4m3 0
+e4m3 0
+e4m3 0
+e4m3 1 size: must be N, but is N. Use a library and a binding of the same version
+e4m3 1 head_dim: must be 128 for E4M3, but is 64
+e4m3 1 transposed: must be from 0 to 1, but is 2
+e4m3 1 heads: must be a multiple of kv_heads (3), but is 4
+e4m3 1 sk: must be from 0 to 1073741824, but is -1
+e4m3 1 workspace_bytes: must be at least 131200, but is 131199
+e4m3 1 workspace: must be aligned to 128 bytes, but is 64 bytes past a multiple
+e4m3 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+e4m3 1 k: the sequence stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+e4m3 1 out: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+e4m3 1 q: must not be a null pointer
+transpose 0
+transpose 1 dtype: must be from 0 to 2, but is 3
+transpose 1 head_dim: must be from 128 to 128, but is 256
+transpose 1 values: must not be a null pointer
 """
 WORKSPACES = """\
 varlen -1 arguments: must not be a null pointer
@@ -57,7 +106,17 @@ varlen 128
 
 def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Path) -> None:
     program = tmp_path / "launchers"
-    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HOST / 'runtime'}", f"-I{KERNEL / 'include'}", "-x", "c++"]
+    options = [
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        f"-I{HOST / 'runtime'}",
+        f"-I{KERNEL / 'include'}",
+        "-x",
+        "c++",
+    ]
     sources = [HOST / "launchers.cpp", *sorted((KERNEL / "src").glob("*.cu"))]
     subprocess.run(["g++", *options, *map(str, sources), "-o", str(program)], check=True, timeout=600)
     output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=600).stdout
@@ -65,7 +124,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 5\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 18\n" + REFUSED_BY_E4M3 + "launched 24\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

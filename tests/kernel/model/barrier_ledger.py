@@ -31,6 +31,10 @@ class Ledger:
     late_query: bool = False  # an out-of-range consumer releases its query only after its barriers
     late_read: bool = False  # it reads the tile once more after it released the query
     early_write: bool = False  # the next tile is written before its slot is empty
+    paged: bool = False  # a producer warp each for keys, values and queries
+    tile_arrivals: int = 2  # on an empty barrier of the tiles that the warp of keys sends
+    early_send: bool = False  # the warp of keys arrives before it has written the tile
+    early_give: str = ""  # this warp releases a tile before it has read it for the last time
 
     def fully_masked(self, tile: int, consumer: int) -> int:
         return self.masked[tile][consumer] if self.masked else 0
@@ -38,13 +42,18 @@ class Ledger:
     @property
     def stages(self) -> dict[str, int]:
         queries = {f"q{consumer}": self.q_stages for consumer in range(self.consumers)}
-        return {**queries, "k": self.kv_stages, "v": self.kv_stages}
+        return {**queries, "k": self.kv_stages, "v": self.kv_stages, **({"p": 2} if self.paged else {})}
+
+    def empty_arrivals_of(self, name: str) -> int:
+        own = {"p": self.tile_arrivals, "k": self.empty_arrivals or self.consumers, "v": self.empty_arrivals or self.consumers}
+        return own.get(name, 1)
 
     @property
     def places(self) -> list[tuple[str, int]]:
         """The slots of the rings, and next to each query slot the slot of its tile: t0 for q0."""
         slots = [(name, slot) for name, slots in self.stages.items() for slot in range(slots)]
-        return slots + [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
+        tiles = [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
+        return slots + tiles
 
 
 class Ring:
@@ -86,6 +95,42 @@ def producer(ledger: Ledger) -> list[Op]:
             load("v", ("v", tile, n_block))
     load_query(END)
     return ops
+
+
+def paged_producers(ledger: Ledger) -> list[list[Op]]:
+    """Return the operations of attention/paged_producer.cuh: the warps of keys, values and queries. The first sends tiles."""
+    programs: dict[str, list[Op]] = {"k": [], "v": [], "q": []}
+    rings = {name: Ring(slots) for name, slots in ledger.stages.items()}
+
+    def load(ops: list[Op], name: str, what: object) -> None:
+        ring = rings[name]
+        tile_slot = (f"t{name[1:]}", ring.slot) if name.startswith("q") else None
+        ops.append(("load", name, ring.slot, (ring.parity ^ ledger.producer_parity, what, tile_slot)))
+        ring.advance()
+
+    for tile in range(len(ledger.tiles) + 1):
+        last, tiles = tile == len(ledger.tiles), rings["p"]
+        programs["k"] += send_tile(ledger, tiles, tile)
+        for name, ops in programs.items():
+            early = name == ledger.early_give
+            if name != "k":
+                ops += [("take", "p", tiles.slot, (tiles.parity, tile)), *([("give", "p", tiles.slot, tile)] if early else [])]
+            for n_block in reversed(range(0 if last or name == "q" else ledger.tiles[tile])):
+                load(ops, name, (name, tile, n_block))
+            for consumer in range(ledger.consumers if name == "q" else 0):
+                load(ops, f"q{consumer}", END if last else ("q", tile))
+            if name != "k" and not last:  # the last read
+                ops.append(("check" if early else "give", "p", tiles.slot, tile))
+        tiles.advance()
+    return list(programs.values())
+
+
+def send_tile(ledger: Ledger, ring: Ring, tile: int) -> list[Op]:
+    """Return how the warp of keys sends a tile to the others: in one step, unless it arrives too early."""
+    parity = ring.parity ^ ledger.producer_parity
+    if ledger.early_send:
+        return [("wait_empty", "p", ring.slot, parity), ("expect_tx", "p", ring.slot, END), ("write", "p", ring.slot, tile)]
+    return [("send", "p", ring.slot, (parity, tile))]
 
 
 class Consumer:

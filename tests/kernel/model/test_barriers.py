@@ -1,13 +1,13 @@
 """Search the barrier ledger of kernel/README.md for deadlocks and for tiles that are overwritten too early.
 
-The agents are one producer, consumer warpgroups (one agent each, because their warps do the same), and TMA. TMA may deliver
+The agents are one producer (in pages three), consumer warpgroups (one agent each, because their warps do the same), and TMA. TMA may deliver
 expected bytes at any later moment. The search visits every interleaving of their steps.
 """
 
 from __future__ import annotations
 
 import pytest
-from barrier_ledger import END, OUT_OF_RANGE, Consumer, Ledger, producer
+from barrier_ledger import END, OUT_OF_RANGE, Consumer, Ledger, paged_producers, producer
 
 State = tuple[object, ...]
 
@@ -17,12 +17,12 @@ class Machine:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.programs = [producer(ledger), *(Consumer(ledger, i).ops for i in range(ledger.consumers))]
+        producers = paged_producers(ledger) if ledger.paged else [producer(ledger)]
+        self.programs = [*producers, *(Consumer(ledger, i).ops for i in range(ledger.consumers))]
         self.places = ledger.places
         self.full_at = {place: i for i, place in enumerate(self.places)}
-        shared = ledger.consumers if ledger.empty_arrivals is None else ledger.empty_arrivals
-        rings = [name for name, _ in self.places if name in ledger.stages]  # tiles share the barriers of their queries
-        self.arrivals = [1 if name.startswith("q") else shared for name in rings]  # on each empty barrier
+        rings = [name for name, _ in self.places if name in ledger.stages]  # a query's tile shares the barriers of the query
+        self.arrivals = [ledger.empty_arrivals_of(name) for name in rings]  # on each empty barrier
 
     def start(self) -> State:
         agents = len(self.programs)
@@ -58,28 +58,70 @@ class Machine:
         kind, name, slot, what = self.programs[agent][counters[agent]]
         place = self.full_at.get((name, slot), -1)
         counters[agent] += 1
+        passes = True
         if kind in {"wait_empty", "wait_full"}:
-            phase = (empty if kind == "wait_empty" else full)[place][0]
-            if phase == what:  # the phase of this parity has not completed yet
-                return None
+            passes = (empty if kind == "wait_empty" else full)[place][0] != what  # the phase of this parity has completed
         elif kind == "expect_tx":
-            phase, pending, transfers = full[place]
-            if what == END:
-                full[place] = _complete(phase, pending - 1, transfers)
-            else:
-                copies.append((place, what))
-                copies.sort(key=repr)
-                full[place] = (phase, pending - 1, transfers + 1)
+            _expect(full, copies, place, what)
+        elif kind in {"send", "take", "give"}:
+            passes = self.pass_on(kind, empty, full, slots, place, what)
+        elif kind == "load":
+            passes = self.load(empty, full, slots, copies, place, what)
         elif kind == "write":
             slots[place] = what
         elif kind == "check":
             assert slots[place] == what, f"agent {agent} found {slots[place]} in {name}[{slot}], expected {what}"
         elif kind == "release":
-            phase, pending = empty[place]
-            empty[place] = (phase ^ 1, self.arrivals[place]) if pending == 1 else (phase, pending - 1)
-        elif not _ping_pong(kind, agent, slot, counters, asleep, barriers):
-            return None
-        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies)))
+            self.release(empty, place)
+        else:
+            passes = _ping_pong(kind, agent, slot, counters, asleep, barriers)
+        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies))) if passes else None
+
+    def release(self, empty: list[tuple[int, int]], place: int) -> None:
+        phase, pending = empty[place]
+        empty[place] = (phase ^ 1, self.arrivals[place]) if pending == 1 else (phase, pending - 1)
+
+    def pass_on(
+        self,
+        kind: str,
+        empty: list[tuple[int, int]],
+        full: list[tuple[int, int, int]],
+        slots: list[object],
+        place: int,
+        what: object,
+    ) -> bool:
+        """A tile of pages, from the warp of keys to the others. Each is one step, because a wait or a read disturbs no other agent."""
+        if kind == "give":
+            assert slots[place] == what, f"found {slots[place]} in a tile, expected {what}"
+            self.release(empty, place)
+            return True
+        parity, tile = what  # type: ignore[misc]
+        if (empty if kind == "send" else full)[place][0] == parity:
+            return False
+        if kind == "send":
+            slots[place] = tile
+            phase, pending, transfers = full[place]
+            full[place] = _complete(phase, pending - 1, transfers)
+        assert slots[place] == tile, f"found {slots[place]} in a tile, expected {tile}"
+        return True
+
+    def load(
+        self,
+        empty: list[tuple[int, int]],
+        full: list[tuple[int, int, int]],
+        slots: list[object],
+        copies: list[object],
+        place: int,
+        load: object,
+    ) -> bool:
+        """Wait for a slot, write its tile and start a copy. One step, because no other agent fills this ring."""
+        parity, what, tile = load  # type: ignore[misc]
+        if empty[place][0] == parity:
+            return False
+        if tile is not None:
+            slots[self.full_at[tile]] = what
+        _expect(full, copies, place, what)
+        return True
 
 
 def _ping_pong(
@@ -97,6 +139,17 @@ def _ping_pong(
         asleep[agent] = generation
         counters[agent] -= 1
     return True
+
+
+def _expect(full: list[tuple[int, int, int]], copies: list[object], place: int, what: object) -> None:
+    """Arrive, and start a copy unless this is the end."""
+    phase, pending, transfers = full[place]
+    if what == END:
+        full[place] = _complete(phase, pending - 1, transfers)
+        return
+    copies.append((place, what))
+    copies.sort(key=repr)
+    full[place] = (phase, pending - 1, transfers + 1)
 
 
 def _complete(phase: int, pending: int, transfers: int) -> tuple[int, int, int]:
@@ -156,9 +209,17 @@ def search(ledger: Ledger) -> int:
             kv_stages=3,
             tma_store_epilogue=True,
         ),
+        Ledger(paged=True, tiles=(2, 1)),
+        pytest.param(
+            Ledger(
+                paged=True, tiles=(1, 2), query_in_registers=True, ping_pong_barrier=False, masked=((0, OUT_OF_RANGE), (1, 0))
+            ),
+            marks=pytest.mark.nightly,
+        ),
+        Ledger(paged=True, tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0))),
     ],
     ids=lambda ledger: (
-        f"{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
+        f"{'paged, ' * ledger.paged}{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
         f"{ledger.masked}{' registers' if ledger.query_in_registers else ''}"
     ),
 )
@@ -179,11 +240,20 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_query=True), "deadlock"),
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_read=True), "found"),
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), early_write=True), "found"),
+        (Ledger(paged=True, tiles=(1, 0, 1, 1), tile_arrivals=1), "found|deadlock"),
+        (Ledger(paged=True, tiles=(1, 1), tile_arrivals=3), "deadlock"),
+        (Ledger(paged=True, tiles=(1,), producer_parity=0), "deadlock"),
+        (Ledger(paged=True, tiles=(1,), early_send=True), "found"),
+        (Ledger(paged=True, tiles=(1, 0, 1), early_give="v"), "found"),
+        (Ledger(paged=True, tiles=(1, 0, 1), early_give="q"), "found"),
+        (Ledger(paged=True, tiles=(2,), empty_arrivals=3, kv_stages=1), "deadlock"),
     ],
     ids=["one arrival frees a slot", "an arrival is missing", "producer waits for the wrong parity", "released before use",
          "a query is released before its QK has finished", "a TMA store with one query slot", "a ping-pong barrier is skipped",
          "an out-of-range warpgroup releases its query late", "a tile is read after its slot was released",
-         "a tile is written before its slot is empty"],
+         "a tile is written before its slot is empty", "paged, one reader frees a tile",
+         "paged, an arrival of a reader too many", "paged, keys wait for the wrong parity", "paged, a tile is sent before it is written",
+         "paged, values release a tile early", "paged, queries release a tile early", "paged, an arrival is missing"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):

@@ -14,7 +14,7 @@ import re
 import pytest
 
 HEADERS = pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/decode"
-CONSUMER, MERGE = ((HEADERS / name).read_text(encoding="utf-8") for name in ("consumer.cuh", "merge.cuh"))
+QUERY, KEYS, MERGE = ((HEADERS / name).read_text(encoding="utf-8") for name in ("query_rows.cuh", "attend_fp8.cuh", "merge.cuh"))
 LANES, UNIT = range(32), 16
 
 
@@ -26,7 +26,7 @@ def k_columns(lane: int) -> list[int]:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_query_and_keys_have_the_same_columns_at_the_same_k(lane: int) -> None:
-    expression = re.search(r"const int word = (k_step \* .*?half);", CONSUMER)
+    expression = re.search(r"const int word = (k_step \* .*?half);", QUERY)
     assert expression
     code = expression.group(1).replace("(kFp8UnitColumns / 2)", "8").replace("sm90::kQuadLanes", "4").replace("lane_", "lane")
     for k_step in range(2):
@@ -44,7 +44,7 @@ def test_every_column_of_a_unit_is_used_once() -> None:
 
 
 def test_even_and_odd_columns_of_the_values_come_back_in_order() -> None:
-    selectors = re.search(r"kSelectors\[2\] = \{0x(\w+), 0x(\w+)\}", CONSUMER)
+    selectors = re.search(r"kSelectors\[2\] = \{0x(\w+), 0x(\w+)\}", KEYS)
     stored = re.search(r"= \{(even\[0\].*?)\};", MERGE)
     assert selectors
     assert stored

@@ -25,7 +25,8 @@ def parse_fields(header: str, name: str, operand: type) -> list[tuple[str, type]
     body = re.search(rf"struct {name} {{(.*?)}};", text, re.DOTALL)
     assert body, f"{header} has no struct {name}"
     fields = re.findall(r"(?:const )?(\w+)(\*?)\s+(\w+);", body.group(1))
-    types = {**C_TYPES, "FlashcoreOperand": operand}
+    local = __import__("flashcore._local", fromlist=["Structure"]).Structure
+    types = {**C_TYPES, "FlashcoreOperand": operand, "FlashcoreLocal": local}
     return [(field, ctypes.c_void_p if pointer else types[kind]) for kind, pointer, field in fields]
 
 
@@ -33,6 +34,7 @@ def parse_fields(header: str, name: str, operand: type) -> list[tuple[str, type]
     ("module", "structure", "header", "name"),
     [
         ("_tensors", "Operand", "core/operand.h", "FlashcoreOperand"),
+        ("_local", "Structure", "core/local_abi.h", "FlashcoreLocal"),
         ("_attention", "Arguments", "attention/abi.h", "FlashcoreAttentionArguments"),
         ("_varlen", "Arguments", "attention/abi.h", "FlashcoreVarlenArguments"),
         ("_decode", "Arguments", "decode/abi.h", "FlashcoreDecodeArguments"),

@@ -30,6 +30,8 @@ def make_pages(**changes: Any) -> dict[str, Any]:
 
 
 NO_SCALES = {
+    "sinks": None,
+    "loaded_tiles": None,
     **{f"{name}_scale": None for name in "qkv"},
     **{f"{name}_scale_{kind}_stride": 0 for name in "qkv" for kind in ("batch", "head")},
 }
@@ -49,10 +51,11 @@ def test_fields_of_a_contiguous_launch(bindings: Any) -> None:
     numbers = {key: value for key, value in fields.items() if not isinstance(value, bindings.tensors.Operand)}
     assert numbers.pop("scale") == pytest.approx(128**-0.5)
     assert numbers.pop("workspace")
+    assert not numbers.pop("local").enabled
     assert numbers == {
         "size": ctypes.sizeof(bindings.decode.Arguments), "device": 0, "dtype": 0, "causal": 0, "deterministic": 0, "splits": 0,
         "max_ctas": 0, "page_size": 0, "check": 0, "batch": 3, "heads": HEADS, "kv_heads": KV_HEADS, "sq": 1, "head_dim": D,
-        "capacity": CAPACITY, "pages": 0, "table_width": 0, "new_keys": 0, "lengths": None, "page_table": None, "table_stride": 0,
+        "capacity": CAPACITY, "pages": 0, "table_width": 0, "new_keys": 0, "total_q": 0, "cu_seqlens_q": None, "seqused_q": None, "lengths": None, "page_table": None, "table_stride": 0,
         "lse": None, "workspace_bytes": 4096, "stream": 7, "cache_dtype": 0, "new_dtype": 0, **NO_SCALES,
     }  # fmt: skip
     for name, tensor in {**arguments, "out": out}.items():

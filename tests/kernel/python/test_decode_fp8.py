@@ -8,6 +8,7 @@ import pytest
 import standin_torch as torch
 
 D, HEADS, KV_HEADS, CAPACITY = 128, 8, 2, 100
+E5M2_ROWS = torch.empty((3, 2, KV_HEADS, D), dtype=torch.float8_e5m2)
 
 
 def make_fp8_cache(**changes: Any) -> dict[str, Any]:
@@ -33,6 +34,13 @@ def test_fields_of_a_launch_over_e4m3(bindings: Any) -> None:
     assert [fields[f"{name}_scale_{kind}_stride"] for name in "kv" for kind in ("batch", "head")] == [0, 0, KV_HEADS, 1]
 
 
+def test_bytes_are_read_as_e4m3(bindings: Any) -> None:
+    stored = {name: torch.empty((3, CAPACITY, KV_HEADS, D), dtype=torch.uint8) for name in ("k", "v")}
+    bindings.flashcore.decode(**make_fp8_cache(**stored))
+    fields = get_fields(bindings.kernels.calls[0])
+    assert (fields["cache_dtype"], fields["k"].data) == (2, stored["k"].address)
+
+
 def test_an_e4m3_query_gives_bf16(bindings: Any) -> None:
     query = torch.empty(3, 1, HEADS, D, dtype=torch.float8_e4m3fn)
     out = bindings.flashcore.decode(**make_fp8_cache(q=query, q_scale=torch.empty(3, KV_HEADS, dtype=torch.float32)))
@@ -44,7 +52,11 @@ def test_an_e4m3_query_gives_bf16(bindings: Any) -> None:
     ("changes", "words"),
     [
         ({"v": torch.empty(3, CAPACITY, KV_HEADS, D)}, "^v: must be E4M3 over caches of E4M3"),
-        ({"k": torch.empty((3, CAPACITY, KV_HEADS, D), dtype=torch.float8_e5m2)}, "^k: must be float16 or bfloat16 like q"),
+        ({"k": torch.empty((3, CAPACITY, KV_HEADS, D), dtype=torch.float8_e5m2)}, "^k: must be .* is torch.float8_e5m2"),
+        ({"v": torch.empty((3, CAPACITY, KV_HEADS, D), dtype=torch.float8_e5m2)}, "^v: must be E4M3 .* is torch.float8_e5m2"),
+        ({"q": torch.empty((3, 1, HEADS, D), dtype=torch.float8_e5m2)}, "^q: must be .* is torch.float8_e5m2"),
+        ({"k_new": E5M2_ROWS, "v_new": E5M2_ROWS}, "^k_new: must be .* is torch.float8_e5m2"),
+        ({"k_scale": torch.empty((3, KV_HEADS, 1), dtype=torch.float32)}, "^k_scale: must be float32 of shape"),
         ({"q_scale": torch.empty(3, KV_HEADS, dtype=torch.float32)}, "^q_scale: is for E4M3, and q is torch.float16"),
         ({"v_scale": torch.empty(3, HEADS, dtype=torch.float32)}, "^v_scale: must be float32 of shape"),
         ({"v_scale": torch.empty(3, KV_HEADS)}, "^v_scale: must be float32 of shape"),

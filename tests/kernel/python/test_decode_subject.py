@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import pathlib
 from types import ModuleType
@@ -38,16 +39,30 @@ def test_flops_bytes_and_entries() -> None:
     assert subject.problem({**few, "new": 4})["bytes"] - subject.problem(few)["bytes"] == 2 * 2 * 4 * 64
 
 
+def test_packed_queries_count_only_what_is_served() -> None:
+    """Six sequences with 1, 4, 0, 20 (too many), 2 and 1 queries."""
+    subject = load()
+    p = {"b": 6, "h": 2, "hkv": 1, "sk": 10, "d": 64, "sq": 20, "packed": 4}
+    pairs = 10 + (7 + 8 + 9 + 10) + (9 + 10) + 10
+    rows = 1 + 4 + 2 + 1
+    assert subject.problem(p) == {
+        "flops": 4.0 * 2 * 64 * pairs,
+        "bytes": float(2 * rows * (4 * 64 + 4) + 4 * 64 * 40),
+        "entries": ["flashcore_decode_ragged_d64_fp16"],
+    }
+    assert subject.problem({**p, "causal": False})["flops"] == 4.0 * 2 * 64 * 10 * rows
+
+
 def test_length_distributions() -> None:
     subject = load()
-    ragged = subject.LENGTHS["ragged"](32, 32768)
+    ragged = subject.sequences.LENGTHS["ragged"](32, 32768)
     assert min(ragged) > 256
     assert max(ragged) < 32768
     assert ragged[:4] == [276, 30376, 321, 26102]
     assert {math.floor(math.log2(n / 256)) for n in ragged} == set(range(7))
-    edges = subject.LENGTHS["edges"](17, 700)
+    edges = subject.sequences.LENGTHS["edges"](17, 700)
     assert {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 700, 699} == set(edges)
-    assert max(subject.LENGTHS["edges"](17, 100)) == 100
+    assert max(subject.sequences.LENGTHS["edges"](17, 100)) == 100
 
 
 @pytest.mark.parametrize(
@@ -55,6 +70,7 @@ def test_length_distributions() -> None:
     [
         ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 96}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 32}, "page"),
         ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
+        ({"packed": 17}, "packed"), ({"packed": 2, "new": 1}, "packed"), ({"packed": 2, "flash": True}, "packed"),
     ],
 )  # fmt: skip
 def test_bad_parameters_are_named(change: dict[str, Any], name: str) -> None:
@@ -147,3 +163,28 @@ def test_appended_caches_are_outputs_and_inputs_stay(cpu_subject: Any) -> None:
     assert torch.equal(inputs["k"].nan_to_num(9.0), before.nan_to_num(9.0))
     changed = expected["k"] != before.double().nan_to_num(cpu_subject.MARK)
     assert int(changed.sum()) == inputs["k_new"].numel()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_queries_are_the_rows_of_single_sequences(cpu_subject: Any, causal: bool) -> None:
+    """The reference of a sequence is that of decode, and rows of sequences that are left out are 0."""
+    import torch
+
+    from flashcore_ci.worker.tensors import upcast
+
+    case = {**BASE, "b": 7, "lengths": "edges", "page": 16, "sq": 20, "packed": 3, "causal": causal}
+    inputs = upcast(cpu_subject.inputs(case, 3))
+    expected, outputs = cpu_subject.reference(inputs), cpu_subject.outputs(inputs)
+    starts = inputs["starts"].tolist()
+    assert [end - start for start, end in itertools.pairwise(starts)] == [1, 3, 0, 20, 2, 1, 1]
+    assert {name: tuple(tensor.shape) for name, tensor in outputs.items()} == {"out": (28, 6, 64), "lse": (6, 28)}
+    assert inputs["left_out"].nonzero().flatten().tolist() == list(range(4, 24))
+    assert bool((expected["out"][4:24] == 0).all())
+    assert bool((expected["lse"][:, 4:24] == -math.inf).all())
+    for i in (0, 1, 4, 5, 6):
+        rows, one = slice(starts[i], starts[i + 1]), slice(i, i + 1)
+        single = {name: inputs[name] for name in ("k", "v", "causal")}
+        single |= {"q": inputs["q"][rows][None], "lengths": inputs["lengths"][one], "page_table": inputs["page_table"][one]}
+        right = cpu_subject.reference(single)
+        assert torch.equal(expected["out"][rows], right["out"][0])
+        assert torch.equal(expected["lse"][:, rows], right["lse"][0])

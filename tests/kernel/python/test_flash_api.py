@@ -28,18 +28,19 @@ SIGNATURES = {  # of flash_attn_interface, package tokenspeed-fa3 3.0.0.post2026
 TENSOR = torch.empty(4, dtype=torch.float32)
 REFUSED = {
     "qv": TENSOR,
-    "window_size": (128, 0),
-    "attention_chunk": 64,
-    "softcap": 30.0,
-    "sinks": TENSOR,
 }
 SCALES = dict.fromkeys(("q_descale", "k_descale", "v_descale"), TENSOR)
-REFUSED_PREFILL = {**REFUSED, **SCALES, "num_splits": 4}
-REFUSED_CACHE = {
-    **REFUSED,
-    **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new"), TENSOR),
-    **dict.fromkeys(("rotary_seqlens", "scheduler_metadata"), TENSOR),
-}
+REFUSED_PREFILL = {**REFUSED, **SCALES}
+REFUSED_CACHE = REFUSED
+NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
+FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2, 64)}
+ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
+SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
+LENGTHS = torch.empty(3, dtype=torch.int32)
+NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
+SHARED_ROWS = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
+APART_96 = torch.Tensor((3, 100, 2, 96), (30_000, 192, 96, 1))
+TABLE, STARTS = torch.empty(3, 5, dtype=torch.int32), torch.empty(4, dtype=torch.int32)
 HINTS = {"pack_gqa": True, "deterministic": True}
 
 
@@ -92,17 +93,12 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     known = set(inspect.signature(getattr(bindings.flashcore, name)).parameters)
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
-    used |= {
-        "return_attn_probs",
-        "return_softmax_lse",
-        "cache_seqlens",
-        "page_table",
-        "num_splits",
-        "seqused_q",
-        "seqused_k",
-        *SCALES,
-    }
-    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
+    used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    used |= {"window_size", "attention_chunk", "softcap", "sinks"}
+    used |= {"cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new"} & known
+    used |= {"rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved"} & known
+    used |= {*SCALES, *({"cu_seqlens_q"} & known)}
+    no_effect = {*HINTS, "max_seqlen_q", "scheduler_metadata"}  # the bound only matters with packed queries
     assert known <= refused | used | no_effect
     assert refused <= known
 
@@ -111,12 +107,11 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
 def test_hints_and_defaults_change_nothing(bindings: Any, window: Any) -> None:
     bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
     bindings.flashcore.flash_attn_with_kvcache(
-        **make_arguments("flash_attn_with_kvcache"), pack_gqa=False, window_size=window, max_seqlen_q=1
+        **make_arguments("flash_attn_with_kvcache"), window_size=window, max_seqlen_q=1, scheduler_metadata=LENGTHS
     )
     assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 
 
-NO_WINDOW = r"^window_size: FlashCore supports only \(-1, -1\), not None$"  # FlashAttention-3 reads window_size[0] and fails too
 NOT_A_NUMBER = r"must be a whole number, is (None|'two')$"
 PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
 
@@ -130,7 +125,15 @@ PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
         *((name, {"k": None}, ValueError, r"^k: must be a tensor .* is NoneType$") for name in PREFILLS),
         *((name, {"v": None}, ValueError, r"^v: must be a tensor .* is NoneType$") for name in PREFILLS),
         *((name, {"num_splits": None}, ValueError, f"^num_splits: {NOT_A_NUMBER}") for name in PREFILLS),
-        *((name, {"window_size": None}, NotImplementedError, NO_WINDOW) for name in SIGNATURES),
+        *(
+            (name, {"window_size": (1, 2, 3)}, ValueError, r"^window: must be \(left, right\), is \(1, 2, 3\)$")
+            for name in SIGNATURES
+        ),
+        *((name, {"window_size": ("two", 0)}, ValueError, r"^window: must be a whole number, is 'two'$") for name in SIGNATURES),
+        *((name, {"attention_chunk": -1}, ValueError, r"^chunk: must be from 0 to 2147483647, is -1$") for name in SIGNATURES),
+        *((name, {"softcap": "two"}, ValueError, r"^softcap: must be a number, is 'two'$") for name in SIGNATURES),
+        *((name, {"sinks": [1.0]}, ValueError, r"^sinks: must be a tensor") for name in SIGNATURES),
+        *((name, {"sinks": LENGTHS}, ValueError, r"^sinks: must be a tensor of float32 or bfloat16, is ") for name in SIGNATURES),
         *((name, {"sm_margin": "two"}, ValueError, f"^sm_margin: {NOT_A_NUMBER}") for name in SIGNATURES),
         *((name, {"softmax_scale": "two"}, ValueError, r"^scale: must be a number, is 'two'$") for name in SIGNATURES),
         ("flash_attn_with_kvcache", {"num_splits": None}, ValueError, f"^splits: {NOT_A_NUMBER}"),
@@ -154,8 +157,8 @@ def test_values_of_wrong_types_are_named_in_one_line(
     assert bindings.kernels.calls == []
 
 
-@pytest.mark.parametrize("splits", [0, 1])
-def test_a_prefill_accepts_one_split(bindings: Any, splits: int) -> None:
+@pytest.mark.parametrize("splits", [0, 1, 4])
+def test_a_prefill_takes_the_number_of_splits_for_a_hint(bindings: Any, splits: int) -> None:
     bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func", num_splits=splits))
     assert len(bindings.kernels.calls) == 1
 
@@ -243,16 +246,6 @@ def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any)
     assert (out.shape, lse.shape) == ((3, 20, 4, 64), (3, 4, 20))
 
 
-NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
-FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2, 64)}
-ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
-SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
-LENGTHS = torch.empty(3, dtype=torch.int32)
-NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
-SHARED_ROWS = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
-SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
-
-
 @pytest.mark.parametrize(
     ("error", "message", "queries", "changes"),
     [
@@ -277,14 +270,13 @@ SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         (ValueError, r"^k_cache: must be .* \(3, 100, 2, 96\) like q, is .* 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
         (
             NotImplementedError,
-            r"^page_table: a paged cache needs up to 16 queries .* 64, 128, 256, q has shape \(3, 1, 4, 96\)",
+            r"^page_table, cu_seqlens_q: need a head dimension of 64, 128, 256, q has shape \(3, 1, 4, 96\)",
             1,
             with_head_dim(96, page_table=torch.empty(3, 5, dtype=torch.int32)),
         ),
-        (NotImplementedError, r"^k, v: an append with", 1, with_head_dim(96, k=NEW["k"], v=NEW["v"], cache_seqlens=LENGTHS)),
-        (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
-        (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
-        (NotImplementedError, r"^k_cache: ", 17, {"k_cache": SEPARATE, "v_cache": SEPARATE, "cache_seqlens": LENGTHS}),
+        (ValueError, r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100", 17, {**FOUR, "cu_seqlens_q": STARTS}),
+        (ValueError, r"^q: must have 3 dimensions \(rows", 17, {"cu_seqlens_q": STARTS}),
+        (NotImplementedError, r"^k_cache: ", 1, with_head_dim(96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS)),
     ],
 )
 def test_unsupported_caches_are_named_in_one_line(

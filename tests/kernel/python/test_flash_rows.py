@@ -22,16 +22,18 @@ from flashcore_ci.worker.tensors import largest_difference, upcast
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT = 2e-3  # the smallest limit of the gate max-diff
 ROWS = {row.id: row for row in load(ROOT / "gates/hopper.toml", root=ROOT).workloads if row.id.startswith("flash-")}
-DENSE, RAGGED, CACHE = "flash-fp16", "flash-varlen", "flash-kvcache-append5"
+DENSE, RAGGED, CACHE, PAGED = "flash-fp16", "flash-varlen", "flash-kvcache-append5", "flash-paged16"
 BUGS = [  # module, text, wrong text, and the workload that must fail
     ("_flash", "q, k, v, causal=causal,", "q, k, v, causal=not causal,", DENSE),
     ("_flash", "q, k, v, causal=causal,", "q, v, k, causal=causal,", DENSE),
     ("_flash", "cu_seqlens_q, cu_seqlens_k, causal=causal,", "cu_seqlens_q, cu_seqlens_k, causal=not causal,", RAGGED),
     ("_flash", "q, k, v, cu_seqlens_q, cu_seqlens_k, causal", "q, v, k, cu_seqlens_q, cu_seqlens_k, causal", RAGGED),
-    ("_kvcache", "(causal, softmax_scale,", "(not causal, softmax_scale,", CACHE),
-    ("_kvcache", "(q, k_cache, v_cache, k, v,", "(q, v_cache, k_cache, k, v,", CACHE),
-    ("_kvcache", "(q, k_cache, v_cache, k, v,", "(q, k_cache, v_cache, v, k,", CACHE),
-    ("_kvcache", "k, v, None, cache_seqlens,", "k, v, None, cache_seqlens + 1,", CACHE),
+    ("_kvcache", "causal=causal, scale", "causal=not causal, scale", CACHE),
+    ("_kvcache", "(q, k_cache, v_cache, k, v), l", "(q, v_cache, k_cache, k, v), l", CACHE),
+    ("_kvcache", "(q, k_cache, v_cache, k, v), l", "(q, k_cache, v_cache, v, k), l", CACHE),
+    ("_kvcache", "lengths=cache_seqlens, page", "lengths=cache_seqlens + 1, page", CACHE),
+    ("_cache", "q, k_cache, v_cache, starts, min_queries", "q, v_cache, k_cache, starts, min_queries", PAGED),
+    ("_cache", "+ 1, seqused_k=lengths,", "+ 1, seqused_k=lengths // 2,", PAGED),
 ]
 
 
@@ -42,9 +44,12 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("PyTorch 2.11 or newer is needed")
     monkeypatch.syspath_prepend(str(ROOT / "kernel"))
-    before = {name: sys.modules.pop(name) for name in tuple(sys.modules) if name.split(".")[0] == "flashcore"}
-    yield {name: importlib.import_module(f"flashcore.{name}") for name in ("_flash", "_kvcache")}
-    for name in [name for name in sys.modules if name.split(".")[0] == "flashcore"]:
+    kept = {"flashcore.ops", "flashcore._replay"}  # PyTorch defines a namespace once
+    before = {
+        name: sys.modules.pop(name) for name in tuple(sys.modules) if name.split(".")[0] == "flashcore" and name not in kept
+    }
+    yield {name: importlib.import_module(f"flashcore.{name}") for name in ("_flash", "_kvcache", "_cache")}
+    for name in [name for name in sys.modules if name.split(".")[0] == "flashcore" and name not in kept]:
         del sys.modules[name]
     sys.modules.update(before)
 
@@ -58,12 +63,49 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
     def attention(q: Any, k: Any, v: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
         return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd"}))
 
-    def attention_varlen(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
-        starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k}
-        return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
+    def attention_varlen(
+        q: Any,
+        k: Any,
+        v: Any,
+        starts_q: Any,
+        starts_k: Any = None,
+        *,
+        causal: bool,
+        page_table: Any = None,
+        seqused_k: Any = None,
+        out: Any = None,
+        lse: Any = None,
+        **_: Any,
+    ) -> tuple[Any, Any]:
+        pages = {} if page_table is None else {"page_table": page_table, "seqused_k": seqused_k}
+        starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k, **pages}
+        results = get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
+        for given, computed in zip((out, lse), results, strict=True):
+            if given is not None:
+                given.copy_(computed)
+        return results
+
+    def decode_varlen(q: Any, *_: Any, **__: Any) -> Any:
+        """Leave the short sequences to the stand-in for the prefill, which computes all."""
+        return q.new_zeros(q.shape)
 
     def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
-        names = ("q", "k", "v", "k_new", "v_new", "out", "lengths", "page_table", "lse")
+        names = (
+            "q",
+            "k",
+            "v",
+            "k_new",
+            "v_new",
+            "out",
+            "lengths",
+            "page_table",
+            "q_scale",
+            "k_scale",
+            "v_scale",
+            "sinks",
+            "loaded_tiles",
+            "lse",
+        )
         arguments = {
             name: tensor for name, tensor in zip(names, tensors, strict=True) if tensor is not None or name == "page_table"
         }
@@ -73,7 +115,7 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
         return get_results(reference)
 
     vars(modules["_flash"]).update(attention=attention, attention_varlen=attention_varlen)
-    vars(modules["_kvcache"])["launch_decode"] = launch_decode
+    vars(modules["_cache"]).update(launch_decode=launch_decode, attention_varlen=attention_varlen, decode_varlen=decode_varlen)
 
 
 def find_largest_difference(row: str, modules: dict[str, ModuleType]) -> float:
@@ -95,7 +137,7 @@ def find_largest_difference(row: str, modules: dict[str, ModuleType]) -> float:
 
 
 def test_every_function_has_a_workload() -> None:
-    for row in (DENSE, RAGGED, CACHE):
+    for row in (DENSE, RAGGED, CACHE, PAGED):
         assert any(name.startswith(row) for name in ROWS)
     assert all(dict(row.params)["flash"] is True for row in ROWS.values())
 

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from flashcore_ci.worker import file_reads
+
 ROOT = Path(__file__).parents[3]
 TABLE = tomllib.loads((ROOT / "kernel/defects/mutants.toml").read_text(encoding="utf-8"))
 NAMES = [mutant["name"] for mutant in TABLE["mutant"]]
@@ -35,7 +37,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_mutant_is_the_real_kernel_with_its_edits(root: Path, name: str) -> None:
     build = subject(name).build(root)
-    (entry,) = build["entries"]
+    entry, *first = build["entries"]
+    kind = "prepare" if "paged" in entry["source"] else "helper" if "/flashcore_e4m3_" in entry["source"] else ""
+    assert [spec["symbol"] for spec in first] == ([f"{entry['symbol']}_{kind}"] if kind else [])
+    assert len([file for file in build["launchers"] if "varlen" in file]) == (kind == "prepare")
     assert entry["symbol"] == f"mutant_{name.replace('-', '_')}"
     assert f"{entry['symbol']}_variant = " in (root / entry["source"]).read_text(encoding="utf-8")
     assert build["includes"] == [f"build/mutants/{name}/include", "kernel/include"]
@@ -65,3 +70,23 @@ def test_an_edit_that_does_not_fit_any_more_is_refused(root: Path) -> None:
 def test_a_name_that_is_no_mutant_is_refused(root: Path) -> None:
     with pytest.raises(ValueError, match="has 0 mutants of this name"):
         subject("nothing-at-all").build(root)
+
+
+def test_every_mutant_has_an_entry_function() -> None:
+    entries = subject(NAMES[0])._load("flashcore_mutant_entries", "kernel/defects/entries.py").ENTRIES
+    assert list(entries) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mutant_reads_no_data_while_it_is_measured(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The worker refuses a subject that does, as no digest covers what it reads."""
+    module = subject(name)
+    for seen in ("_as_data", "_by_import"):
+        monkeypatch.setattr(file_reads, seen, set())
+    monkeypatch.setattr(file_reads, "_watched", [])
+    file_reads.watch(ROOT)
+    entry = module._get_entry()
+    assert module._load_original(entry).problem
+    with file_reads.unrecorded():
+        declared = {file_reads.resolved(str(ROOT / file)) for file in (module.ENTRIES, module._get_file(entry))}
+        assert not file_reads.undeclared(declared, set())

@@ -53,18 +53,19 @@ def test_check_finds_missing_stale_and_left_over_files(tmp_path: pathlib.Path) -
 
 
 def test_one_entry_for_every_head_dimension_type_and_mask() -> None:
-    found = sorted((entry["head_dim"], entry["dtype"], entry["causal"]) for entry in ENTRIES)
-    assert found == [(d, dtype, causal) for d in (64, 128, 256) for dtype in ("bf16", "fp16") for causal in (False, True)]
+    found = sorted((entry["head_dim"], entry["dtype"], entry["causal"], "paged_kv" in entry) for entry in ENTRIES)
+    assert found == list(itertools.product((64, 128, 256), ("bf16", "fp16"), (False, True), (False, True)))
     for entry in ENTRIES:
-        mask = "causal" if entry["causal"] else "full"
-        assert entry["symbol"] == f"flashcore_attention_fwd_d{entry['head_dim']}_{entry['dtype']}_{mask}"
+        mask, paged = "causal" if entry["causal"] else "full", "paged_" if entry.get("paged_kv") else ""
+        assert entry["symbol"] == f"flashcore_attention_fwd_{paged}d{entry['head_dim']}_{entry['dtype']}_{mask}"
 
 
 def test_the_subject_names_the_entry_function_that_the_launcher_chooses() -> None:
     """``choose`` of attention/plan.h: the least padding."""
     subject = load("kernel/subjects/attention.py")
+    rows = [entry for entry in ENTRIES if not entry.get("paged_kv")]
     for d, dtype, causal in itertools.product((64, 72, 128, 136, 256), ("fp16", "bf16"), (False, True)):
-        able = [entry for entry in ENTRIES if entry["head_dim"] >= d and (entry["dtype"], entry["causal"]) == (dtype, causal)]
+        able = [entry for entry in rows if entry["head_dim"] >= d and (entry["dtype"], entry["causal"]) == (dtype, causal)]
         chosen = min(able, key=lambda entry: entry["head_dim"])
         params = {"b": 1, "h": 1, "sq": 64, "sk": 200, "d": d, "dtype": dtype, "causal": causal}
         assert subject.problem(params)["entries"] == [chosen["symbol"]]

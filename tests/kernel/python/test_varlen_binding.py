@@ -21,6 +21,24 @@ def make_ragged(**changes: Any) -> dict[str, Any]:
     return {"q": q, "k": k, "v": v, "cu_seqlens_q": make_starts(), "cu_seqlens_k": make_starts(), **changes}
 
 
+def make_paged(**changes: Any) -> dict[str, Any]:
+    pool, table = torch.empty(40, 16, KV_HEADS, D), torch.empty(BATCH, 7, dtype=torch.int32)
+    return make_ragged(
+        **{"k": pool, "v": pool, "cu_seqlens_k": None, "page_table": table, "seqused_k": make_starts(BATCH), **changes}
+    )
+
+
+def test_fields_of_a_launch_over_pages(bindings: Any) -> None:
+    by_heads = torch.Tensor((40, 16, KV_HEADS, D), (9000, D, 16 * D, 1))
+    arguments = make_paged(k=by_heads)
+    bindings.flashcore.attention_varlen(**arguments)
+    ((_, call),) = bindings.kernels.calls
+    assert (call.page_size, call.pages, call.table_width, call.table_stride, call.total_k) == (16, 40, 7, 7, 0)
+    assert (call.k.batch_stride, call.k.sequence_stride, call.k.head_stride) == (9000, D, 16 * D)
+    assert (call.page_table, call.seqused_k) == (arguments["page_table"].address, arguments["seqused_k"].address)
+    assert call.cu_seqlens_k is None
+
+
 def test_fields_of_a_launch(bindings: Any) -> None:
     by_heads = torch.Tensor((KEYS, KV_HEADS, D), (D, KEYS * D, 1))
     arguments = make_ragged(
@@ -82,6 +100,12 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^cu_seqlens_q: must have shape \(batch \+ 1,\), is", make_ragged(cu_seqlens_q=make_starts(0))),
     (r"^cu_seqlens_q: must be contiguous torch.int32", make_ragged(cu_seqlens_q=make_starts(dtype=torch.int64))),
     (r"^cu_seqlens_k: must be contiguous torch.int32 of shape \(4,\)", make_ragged(cu_seqlens_k=make_starts(BATCH))),
+    (r"^cu_seqlens_k: is missing", make_ragged(cu_seqlens_k=None)),
+    (r"^cu_seqlens_k: must be None with a page table", make_paged(cu_seqlens_k=make_starts())),
+    (r"^page_table: must be int32 of shape \(3, pages", make_paged(page_table=torch.empty(2, 7, dtype=torch.int32))),
+    (r"^k: must have 4 dimensions \(pages, keys, heads", make_paged(k=torch.empty(KEYS, 2, D))),
+    (r"^v: \(pages, keys, heads, head dimension\) must be \(40, 16, 2, 64\)", make_paged(v=torch.empty(40, 16, 1, D))),
+    (r"^k: pages must hold at least 1 key", make_paged(k=torch.empty(40, 0, 2, D), v=torch.empty(40, 0, 2, D))),
     (r"^seqused_q: must be contiguous torch.int32 of shape \(3,\)", make_ragged(seqused_q=make_starts())),
     (r"^seqused_k: must be on the CUDA device", make_ragged(seqused_k=torch.empty(BATCH, dtype=torch.int32, device=OTHER))),
 ]

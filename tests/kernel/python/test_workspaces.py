@@ -6,6 +6,7 @@ import itertools
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,23 @@ def test_every_capture_has_its_own_workspace(bindings: Any, monkeypatch: pytest.
     assert len({eager, first, second, unnamed, unnamed_again}) == 5
     torch.state.capturing = False
     assert get_address() == eager
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_graphs_of_torch_compile_own_their_memory(
+    bindings: Any, memory: Any, monkeypatch: pytest.MonkeyPatch, capturing: bool
+) -> None:
+    """Nothing keeps a workspace of their stream. Another stream's is shared as ever."""
+    torch.state.capturing = capturing
+    monkeypatch.setattr(bindings.tensors, "_get_capture_id", lambda stream: 1)
+    manager = SimpleNamespace(stream=SimpleNamespace(cuda_stream=STREAM))
+    trees = SimpleNamespace(get_manager=lambda _device, create_if_none_exists: manager)
+    monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", trees)
+    assert bindings.tensors.get_workspace("decode", 0, STREAM, 100)[1] >= 100
+    assert len(memory) == 0
+    first = bindings.tensors.get_workspace("decode", 0, STREAM + 1, 100)[0]
+    assert first == bindings.tensors.get_workspace("decode", 0, STREAM + 1, 100)[0]
+    assert len(memory) == 1
 
 
 @pytest.mark.parametrize("capturing", [False, True])

@@ -2,11 +2,14 @@ import math
 from dataclasses import replace
 
 import pytest
-from factories import STABILITY, make_check
-from judging import verdict_with
+from evidence_factories import good_observation, make_evidence
+from factories import STABILITY, make_check, make_plan
+from judging import BUILDS, judged, verdict_with
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.metrics import SCATTER
 from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
 
 
@@ -71,3 +74,30 @@ class TestStability:
         verdict = self.verdict(100.0, 100.1, 103.0, 103.1, 103.0)
         assert verdict.outcome is Outcome.PASS
         assert verdict.notes == ("two speeds: 3 near 103.033 Mcycle, 2 near 100.05 Mcycle",)
+
+    def test_a_memory_bound_row_is_judged_in_time_if_the_gate_asks_for_its_own_scale(self):
+        check = make_check(replace(STABILITY, metric=SCATTER))
+        steady, droop = (0.5061, 0.5069, 0.5122, 0.5072, 0.5100), (0.8472, 0.8745, 0.7560, 0.8719, 0.7467)
+        for time, cycles, outcome in ((steady, droop, Outcome.PASS), (droop, steady, Outcome.FAIL)):
+            samples = (
+                ("time/gpu/cold", Samples(values=time, unit="ms")),
+                ("cycles/gpu/cold", Samples(values=cycles, unit="Mcycle")),
+            )
+            verdict = verdict_with(check, samples=samples)
+            assert (verdict.outcome, verdict.reading.unit) == (outcome, "%")
+        assert verdict_with(check, samples=samples[1:]).reason.code is Code.METRIC_ABSENT
+
+    def test_a_compute_bound_row_is_judged_in_cycles(self):
+        check = make_check(replace(STABILITY, metric=SCATTER, roofs=()))
+        plan = make_plan((check,))
+        compute = replace(plan, workloads=tuple(replace(workload, roof=Roof.COMPUTE) for workload in plan.workloads))
+        for time, cycles, outcome in (
+            ((1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 1.001, 1.0, 1.0, 1.0), Outcome.PASS),
+            ((1.0, 1.001, 1.0, 1.0, 1.0), (1.0, 1.1, 1.2, 1.3, 1.4), Outcome.FAIL),
+        ):
+            samples = (
+                ("time/gpu/cold", Samples(values=time, unit="ms")),
+                ("cycles/gpu/cold", Samples(values=cycles, unit="Mcycle")),
+            )
+            observed = good_observation(compute, BUILDS[0], check.gate.evidence, check.target, samples=samples)
+            assert judged(make_evidence(observations=(observed,)), plan=compute).verdicts[0].outcome is outcome

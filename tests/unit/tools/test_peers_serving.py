@@ -70,7 +70,7 @@ def test_bytes_and_flops_count_the_length_of_each_sequence() -> None:
 
 
 def test_ragged_lengths_are_those_of_the_gate() -> None:
-    spec = importlib.util.spec_from_file_location("subject_decode", TOOLS.parents[1] / "kernel/subjects/decode.py")
+    spec = importlib.util.spec_from_file_location("subject_sequences", TOOLS.parents[1] / "kernel/subjects/sequences.py")
     assert spec
     assert spec.loader
     subject = importlib.util.module_from_spec(spec)

@@ -108,6 +108,7 @@ def sources(root: Path, candidate: Candidate, tile: Mapping[str, Any]) -> dict[s
         for mask in MASKS
     ]
     variants["attention"] |= {"tiles": {"candidate": {**tile, **candidate.fields()}}, "entries": entries}
+    variants["attention_local"]["entries"] = []
     files = {path: text for path, text in generate_instantiations.render(variants).items() if "attention" in path}
     if candidate.tile_n in widths(root):
         return files
@@ -158,9 +159,11 @@ def library(out: Path, candidate: Candidate) -> Path:
 def _launchers(compiler: Compiler, candidate: Candidate, tile: Mapping[str, Any]) -> list[Path]:
     """Compile the host code once, because every candidate has the same entry functions."""
     overlay = compiler.out / "host/include"
-    target = overlay / Path(VARIANTS).relative_to("kernel/include")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(sources(compiler.root, candidate, tile)[VARIANTS], encoding="utf-8")
+    for path, text in sources(compiler.root, candidate, tile).items():
+        if path.endswith(".h"):
+            target = overlay / Path(path).relative_to("kernel/include")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
     objects = []
     for source in map(Path, SOURCES):
         objects.append(compiler.out / f"host/{source.stem}.o")

@@ -22,6 +22,10 @@ struct Config {
     bool tma_store_epilogue;     // output goes through the shared memory of its query and a TMA store, not from registers
     bool stale_max_speculation;  // exponentials with the old row max, a new max only if they are too large
     bool recompute_qk;           // if they are, compute QK again instead of keeping the scores in registers
+    bool paged_kv;               // keys and values are in pages, which a whole warp loads
+    bool local = false;          // the mask is a window. Sinks are possible. `causal` is true, for the positions of queries
+    bool softcap = false;        // scores are capped, only with `local`
+    int flush_interval = 0;      // E4M3: KV blocks that the tensor cores add up before fp32 does
 };
 
 constexpr int kWarpThreads = 32;
@@ -29,7 +33,7 @@ constexpr int kWarpgroupWarps = 4;
 constexpr int kWarpgroupThreads = kWarpThreads * kWarpgroupWarps;
 constexpr int kWarpgroupRows = 64;  // query rows of one wgmma
 constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
-constexpr int kBytesPerElement = 2;
+constexpr int kBytesPerElement = 2;  // of the 16-bit types
 constexpr int kBarrierBytes = 1024;  // one swizzle atom after the tiles, so that the total stays a multiple of it
 
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
@@ -37,10 +41,10 @@ FLASHCORE_HOST_DEVICE constexpr int consumer_warps(const Config& config) { retur
 
 // Each consumer warpgroup loads and releases its own part of a query tile.
 FLASHCORE_HOST_DEVICE constexpr int query_part_bytes(const Config& config) {
-    return kWarpgroupRows * config.head_dim * kBytesPerElement;
+    return kWarpgroupRows * config.head_dim * bytes_of(config.dtype);
 }
 FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) {
-    return config.tile_n * config.head_dim * kBytesPerElement;
+    return config.tile_n * config.head_dim * bytes_of(config.dtype);
 }
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     return config.q_stages * config.consumer_warpgroups * query_part_bytes(config) +

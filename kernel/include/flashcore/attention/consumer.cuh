@@ -10,11 +10,11 @@ template <class Tuning>
 class Consumer : KvIteration<Tuning> {
     using Base = KvIteration<Tuning>;
     using Base::finish_pv, Base::issue_pv, Base::issue_qk, Base::issue_qk_and_pv, Base::release;
-    using Base::kConfig, Base::kReleasesQueryAfterQk;
+    using Base::kConfig, Base::kFp8, Base::kReleasesQueryAfterQk;
     using Base::params_, Base::shared_, Base::ping_pong_, Base::lane_, Base::coordinate_, Base::visible_,
         Base::fully_masked_n_blocks_, Base::n_block_;
     using Base::unmasked_n_blocks_, Base::query_, Base::next_query_, Base::k_, Base::v_, Base::query_fragment_, Base::output_;
-    using typename Base::Element, typename Base::KvBlock, typename Base::QueryPosition;
+    using typename Base::Element, typename Base::KvBlock, typename Base::Params, typename Base::QueryPosition;
 
 public:
     using Base::Base;
@@ -47,11 +47,16 @@ private:
             k_.make_uniform();
             v_.make_uniform();
             query_.make_uniform();
+            if constexpr (kConfig.local) {
+                attend_through_window(state);
+            } else {
 #pragma unroll 1
-            for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining)
-                inner_iteration<KvBlock::kMasked>(state);
+                for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining)
+                    inner_iteration<KvBlock::kMasked>(state);
 #pragma unroll 1
-            for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) inner_iteration<KvBlock::kUnmasked>(state);
+                for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining)
+                    inner_iteration<KvBlock::kUnmasked>(state);
+            }
             const Tile next = wait_next_tile();
             if (work_kind_in(next) != WorkKind::kAttend) break;
             epilogue_overlapped_iteration(state, next);
@@ -63,13 +68,29 @@ private:
         store(state, coordinate_, query_);
     }
 
+    // Masked blocks, unmasked ones, and masked ones again.
+    __device__ __forceinline__ void attend_through_window(SoftmaxState& state) {
+        int masked = sm90::uniform(n_block_ - unmasked_n_blocks_);
+        int unmasked = sm90::uniform(unmasked_n_blocks_ - this->window_.first_unmasked);
+#pragma unroll 1
+        for (;;) {
+#pragma unroll 1
+            for (int remaining = masked; remaining > 0; --remaining) inner_iteration<KvBlock::kMasked>(state);
+#pragma unroll 1
+            for (int remaining = unmasked; remaining > 0; --remaining) inner_iteration<KvBlock::kUnmasked>(state);
+            masked = sm90::uniform(n_block_ - this->window_.first);
+            if (masked == 0) break;
+            unmasked = 0;
+        }
+    }
+
     template <KvBlock kBlock>
     __device__ __forceinline__ void inner_iteration(SoftmaxState& state) {
         --n_block_;
         issue_qk_and_pv();
         this->template finish_qk<1, kBlock == KvBlock::kUnmasked && kConfig.recompute_qk>();
         const Rescale rescale = this->template softmax<kBlock>(state, [this] { finish_pv(); });
-        if (rescale.needed) multiply(output_, rescale);
+        if (rescale.needed) this->rescale_output(rescale);
     }
 
     // QK belongs to the next tile, PV to the finished one.
@@ -96,7 +117,7 @@ private:
         release(next_query_);
         next_query_.advance();
 #pragma unroll 1
-        for (int remaining = tile_n_blocks<Tuning>(tile); remaining > 0; --remaining) {
+        for (int remaining = tile_n_blocks<Tuning>(params_, tile); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
             ping_pong_.sync();
             ping_pong_.arrive_next();
@@ -138,7 +159,7 @@ private:
     }
 
     __device__ __forceinline__ WorkKind work_kind_in(const Tile& tile) const {
-        return work_kind<Tuning>(tile, ping_pong_.warpgroup);
+        return work_kind<Tuning>(params_, tile, ping_pong_.warpgroup);
     }
 
     // This thread's first row within the tile.
@@ -154,11 +175,15 @@ private:
     __device__ __forceinline__ void begin_tile(const Tile& tile) {
         const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
         coordinate_ = coordinate_in(tile);
-        visible_ = visible_keys<kConfig.causal>(tile, thread_row());
+        visible_ = kConfig.local ? tile.visible - 1 + thread_row() : visible_keys<kConfig.causal>(tile, thread_row());
+        if constexpr (kConfig.local) {
+            this->window_ = {sm90::uniform(tile.visible - 1 + tile.rows), sm90::uniform(work.first),
+                             sm90::uniform(work.first_unmasked)};
+        }
         // One shuffle per value. With fewer, ptxas treated the loops of D=256 causal as divergent, and a KV iteration had 46
         // R2UR.
         fully_masked_n_blocks_ = sm90::uniform(work.fully_masked);
-        unmasked_n_blocks_ = sm90::uniform(work.unmasked);
+        unmasked_n_blocks_ = sm90::uniform(kFp8 && !read_score_factor(tile) ? 0 : work.unmasked);
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
         query_ = next_query_;
         next_query_.advance();
@@ -170,20 +195,55 @@ private:
         skip_masked_keys();
     }
 
+    // Whether the scores keep their sign.
+    __device__ __forceinline__ bool read_score_factor(const Tile& tile) {
+        if constexpr (kFp8) {
+            const int kv_head = quotient(tile.head, params_.heads_per_kv_head);
+            this->score_factor_ = score_factor(
+                params_, descale(params_.q_descale, tile.batch, kv_head) * descale(params_.k_descale, tile.batch, kv_head));
+        }
+        return this->score_sign() == kUnchanged;
+    }
+
     // Stores the log-sum-exp of finished rows and returns the factor of their output.
     __device__ __forceinline__ Rescale finalize_softmax(SoftmaxState state, const RowCoordinate& coordinate) const {
 #pragma unroll
         for (int r = 0; r < kRowsPerLane; ++r) {
             state.row_sum[r] = quad_sum(state.row_sum[r]);
         }
+        if constexpr (kFp8) return finalize_fp8(state, coordinate);
+        if constexpr (kConfig.local) {
+            if (local_of(params_).sinks != nullptr) return finalize_with_sink(params_, coordinate, state, lane_);
+        }
         const Rescale inverse = inverse_row_sum(state);
         store_lse(params_, coordinate, state, lane_);
+        return inverse;
+    }
+
+    // The sums have the probabilities' offset, like the output.
+    __device__ __forceinline__ Rescale finalize_fp8(SoftmaxState state, const RowCoordinate& coordinate) const {
+        Rescale inverse = inverse_row_sum(state);
+        if constexpr (kFp8) {
+            const int kv_head = quotient(coordinate.head, params_.heads_per_kv_head);
+            const float of_scores =
+                descale(params_.q_descale, coordinate.batch, kv_head) * descale(params_.k_descale, coordinate.batch, kv_head);
+            const float of_values = descale(params_.v_descale, coordinate.batch, kv_head);
+#pragma unroll
+            for (int r = 0; r < kRowsPerLane; ++r) {
+                state.row_sum[r] *= kProbabilityUnit;
+                if (state.row_sum[r] != 0.0f) inverse.factor[r] *= of_values;
+            }
+            store_fp8_lse(params_, coordinate, state, params_.scale * fabsf(of_scores), lane_);
+        }
         return inverse;
     }
 
     // With a TMA store, rows go to the slot of their query. Every warp of this warpgroup has passed a ping-pong barrier since its
     // last QK with that query, so no warp still reads it.
     __device__ __forceinline__ void store(const SoftmaxState& state, RowCoordinate coordinate, const QueryPosition& query) {
+        if constexpr (kFp8) {
+            if (this->pending_ > 0) this->flush();
+        }
         if constexpr (kConfig.tma_store_epilogue) coordinate = coordinate_in(tile_in_slot(query));  // registers are short here
         const Rescale inverse = finalize_softmax(state, coordinate);
         if constexpr (kConfig.tma_store_epilogue) {
@@ -194,6 +254,8 @@ private:
             __syncwarp();
             if (lane_ == 0) tma_store_rows<Element, kConfig.head_dim>(params_, coordinate, tile, warp_row());
             release(query);
+        } else if constexpr (kFp8) {
+            store_permuted_rows(params_, coordinate, output_, inverse, lane_);
         } else {
             store_rows_to_global<Element>(params_, coordinate, output_, inverse, lane_);
         }

@@ -5,6 +5,8 @@
 #include "flashcore/attention/smem_tile.cuh"
 #include "flashcore/attention/softmax.cuh"
 #include "flashcore/core/logarithm.cuh"
+#include "flashcore/core/sink.cuh"
+#include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/smem_descriptor.cuh"
 
@@ -37,6 +39,22 @@ __device__ __forceinline__ void store_lse(const Params& params, const RowCoordin
         const float value = fmaf(state.row_max[r], params.scale, natural_log(state.row_sum[r]));
         if (row < params.sq) lse[row] = state.row_sum[r] == 0.0f ? minus_infinity() : value;
     }
+}
+
+// Adds the sink of the head to the sums. Stores the log-sum-exp and returns the factor of the output.
+__device__ __forceinline__ Rescale finalize_with_sink(const Params& params, const RowCoordinate& coordinate,
+                                                      const SoftmaxState& state, int lane) {
+    const float sink = load_sink(local_of(params), coordinate.head);
+    float* const lse = params.lse + coordinate.batch * params.lse_batch_stride + coordinate.head * params.lse_head_stride;
+    Rescale rescale;
+#pragma unroll
+    for (int r = 0; r < kRowsPerLane; ++r) {
+        const RowEnd end = end_with_sink(state.row_max[r], state.row_sum[r], params.scale, sink);
+        const int row = coordinate.row + r * sm90::kCoreMatrixRows;
+        rescale.factor[r] = end.inverse;
+        if (params.lse != nullptr && lane % kQuadLanes == 0 && row < params.sq) lse[row] = end.lse;
+    }
+    return rescale;
 }
 
 // Half of a transposition. Exchanges words with the lane whose number differs in bit `kLane`. Afterwards the words whose index

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "flashcore/attention/consumer.cuh"
+#include "flashcore/attention/paged_producer.cuh"
 #include "flashcore/attention/producer.cuh"
 #include "flashcore/core/launch.cuh"
 
@@ -11,11 +12,11 @@ namespace flashcore::attention {
 template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
-    using Traits = sm90::ElementTraits<ElementOf<kConfig.dtype>>;
+    using Traits = sm90::ElementTraits<OperandOf<kConfig.dtype>>;
     static_assert(kConfig.tile_m == kConfig.consumer_warpgroups * kWarpgroupRows, "a consumer warpgroup owns 64 query rows");
     static_assert(kConfig.head_dim % Traits::kSwizzleAtomColumns == 0,
-                  "a tile consists of whole swizzle atoms, 64 elements wide");
-    static_assert(kConfig.tile_n % Traits::kMmaK == 0, "PV takes 16 keys per mma");
+                  "a tile consists of whole swizzle atoms, 128 bytes wide");
+    static_assert(kConfig.tile_n % Traits::kMmaK == 0, "PV takes whole mmas of keys");
     static_assert(kConfig.tile_n <= 256 && kConfig.tile_m <= 256, "a TMA box has at most 256 rows");
     static_assert(kConfig.consumer_warpgroups == 2 || kConfig.consumer_warpgroups == 3, "setmaxnreg is tuned for 2 or 3");
     static_assert(producer_registers(kConfig) + kConfig.consumer_warpgroups * consumer_registers(kConfig) <=
@@ -32,11 +33,11 @@ struct Assumptions {
     static_assert(kConfig.kv_stages >= 2, "QK of one KV block overlaps with PV of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
-    static_assert(kBytesPerElement == Traits::kBytes, "config.h and the descriptors must agree on the element size");
+    static_assert(bytes_of(kConfig.dtype) == Traits::kBytes, "config.h and the descriptors must agree on the element size");
 };
 
-template <class Tuning>
-__device__ __forceinline__ void forward(const Params& params) {
+template <class Tuning, class KernelParams>
+__device__ __forceinline__ void forward(const KernelParams& params) {
     constexpr Config kConfig = Assumptions<Tuning>::kConfig;
     extern __shared__ __align__(sm90::kSwizzleAtomBytes) uint8_t memory[];
     auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);
@@ -53,7 +54,14 @@ __device__ __forceinline__ void forward(const Params& params) {
 
     if (warpgroup == 0) {
         ptx::setmaxnreg_dec<producer_registers(kConfig)>();
-        if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
+        if constexpr (kConfig.paged_kv) {
+            const auto operand = static_cast<Operand>(threadIdx.x / kWarpThreads);
+            if (operand == Operand::kKeys) PagedProducer<Tuning, Operand::kKeys>(params, shared).run();
+            if (operand == Operand::kValues) PagedProducer<Tuning, Operand::kValues>(params, shared).run();
+            if (operand == Operand::kQueries) PagedProducer<Tuning, Operand::kQueries>(params, shared).run();
+        } else {
+            if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
+        }
     } else {
         ptx::setmaxnreg_inc<consumer_registers(kConfig)>();
         Consumer<Tuning>(params, shared, warpgroup - 1).run();

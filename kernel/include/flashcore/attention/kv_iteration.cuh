@@ -1,7 +1,10 @@
 // One KV iteration of a consumer warpgroup: QK for one KV block, its softmax, and PV. This file says how, consumer.cuh says when.
 #pragma once
 
+#include <type_traits>
+
 #include "flashcore/attention/epilogue.cuh"
+#include "flashcore/attention/fp8.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/ping_pong_barrier.cuh"
 #include "flashcore/attention/shared_storage.cuh"
@@ -9,15 +12,26 @@
 #include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/attention/warpgroup_work.h"
 #include "flashcore/core/element.cuh"
+#include "flashcore/core/sink.cuh"
 #include "flashcore/ptx/wgmma.cuh"
 
 namespace flashcore::attention {
+
+// Of a tile and a warpgroup, with a window.
+struct WindowBlocks {
+    int keys;            // of the sequence
+    int first;           // the last KV block that is visited
+    int first_unmasked;  // KV blocks below this number need a mask
+};
+struct NoWindow {};
 
 template <class Tuning>
 class KvIteration {
 public:
     static constexpr Config kConfig = Tuning::config;
-    using Element = ElementOf<kConfig.dtype>;
+    static constexpr bool kFp8 = kConfig.dtype == DType::kE4m3;
+    using Params = ParamsOf<Tuning>;
+    using Element = OperandOf<kConfig.dtype>;
     using Traits = sm90::ElementTraits<Element>;
     using QkMma = ptx::Wgmma<Element, kConfig.tile_n>;
     using PvMma = ptx::Wgmma<Element, kConfig.head_dim>;
@@ -68,7 +82,7 @@ public:
         if constexpr (!kHoldKeys) release_keys();
         if constexpr (kConfig.query_in_registers) ptx::warpgroup_fence_operand(query_fragment_);
         if constexpr (kReleasesQueryAfterQk) {
-            if (n_block_ == 0) release(query_);
+            if (n_block_ == first_n_block()) release(query_);
         }
     }
 
@@ -79,6 +93,14 @@ public:
 
     __device__ __forceinline__ void issue_pv() {
         v_.wait_full(shared_.v_ring);
+        if constexpr (kFp8) {
+            issue_partial_pv();
+        } else {
+            issue_whole_pv();
+        }
+    }
+
+    __device__ __forceinline__ void issue_whole_pv() {
         const uint64_t v = sm90::mn_major_descriptor(shared_.v[v_.slot], kConfig.tile_n);
         ptx::warpgroup_fence_operand(output_);
         ptx::warpgroup_fence_operand(probabilities_);
@@ -91,16 +113,97 @@ public:
         ptx::wgmma_commit();
     }
 
+    // The values are transposed. The first PV after a flush begins a new sum.
+    __device__ __forceinline__ void issue_partial_pv() {
+        const uint64_t v = sm90::k_major_descriptor(shared_.v[v_.slot]);
+        ptx::warpgroup_fence_operand(partial_);
+        ptx::warpgroup_fence_operand(probabilities_);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k_step = 0; k_step < kConfig.tile_n / Traits::kMmaK; ++k_step) {
+            const uint64_t values = v + sm90::k_major_offset(k_step, kConfig.head_dim);
+            PvMma::template registers<ptx::Major::kK>(partial_, probabilities_ + 4 * k_step, values, k_step > 0 || pending_ > 0);
+        }
+        ptx::wgmma_commit();
+    }
+
     __device__ __forceinline__ void finish_pv() {
         ptx::wgmma_wait<0>();
-        ptx::warpgroup_fence_operand(output_);
+        if constexpr (kFp8) ptx::warpgroup_fence_operand(partial_);
+        if constexpr (!kFp8) ptx::warpgroup_fence_operand(output_);
         ptx::warpgroup_fence_operand(probabilities_);
         v_.release(shared_.v_ring, lane_ == 0);
         v_.advance();
+        if constexpr (kFp8) {
+            if (++pending_ == kConfig.flush_interval) flush();
+        }
+    }
+
+    // The tensor cores keep too few bits for long sums, so fp32 adds theirs up.
+    __device__ __forceinline__ void flush() {
+        add(output_, partial_);
+        pending_ = 0;
+    }
+
+    __device__ __forceinline__ void rescale_output(const Rescale& rescale) {
+        multiply(output_, rescale);
+        if constexpr (kFp8) multiply(partial_, rescale);
+    }
+
+    __device__ __forceinline__ float scale_log2() const {
+        if constexpr (kFp8) return score_factor_.log2;
+        return params_.scale_log2;
+    }
+    __device__ __forceinline__ float score_sign() const {
+        if constexpr (kFp8) return score_factor_.sign;
+        return params_.score_sign;
+    }
+    __device__ __forceinline__ float rescale_threshold() const {
+        if constexpr (kFp8) return __fdividef(kFp8ThresholdLog2, score_factor_.log2);
+        return params_.rescale_threshold;
+    }
+
+    __device__ __forceinline__ void compute_probabilities(const float (&row_max_scaled)[kRowsPerLane],
+                                                          float (&block_sum)[kRowsPerLane]) {
+        if constexpr (kFp8) {
+            exponentiate_e4m3(scores_, row_max_scaled, scale_log2(), block_sum, probabilities_);
+        } else {
+            exponentiate<Element>(scores_, row_max_scaled, scale_log2(), block_sum, probabilities_);
+        }
+    }
+    __device__ __forceinline__ bool probabilities_fit(const float (&block_sum)[kRowsPerLane]) const {
+        if constexpr (kFp8) return !saturates(probabilities_);
+        return in_range(block_sum);
+    }
+
+    // The last KV block of the tile that is visited.
+    __device__ __forceinline__ int first_n_block() const {
+        if constexpr (kConfig.local) return window_.first;
+        return 0;
+    }
+
+    __device__ __forceinline__ void cap_scores() {
+        if constexpr (kConfig.softcap) {
+#pragma unroll
+            for (float& score : scores_) score = capped(score, local_of(params_).cap, local_of(params_).cap_factor);
+        }
+    }
+
+    // `visible_` is the position of this thread's first row.
+    __device__ __forceinline__ void mask_window() {
+        const Window& window = local_of(params_).window;
+        const int first_key = n_block_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
+        const KeyRange rows[kRowsPerLane] = {visible_range(window, visible_, window_.keys),
+                                             visible_range(window, visible_ + sm90::kCoreMatrixRows, window_.keys)};
+        mask(scores_, {rows[0].first - first_key, rows[1].first - first_key}, {rows[0].last - first_key, rows[1].last - first_key});
     }
 
     __device__ __forceinline__ void adjust_scores() {
-        if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
+        if (score_sign() != kUnchanged) multiply(scores_, score_sign());
+        if constexpr (kConfig.local) {
+            mask_window();
+            return;
+        }
         if (n_block_ < unmasked_n_blocks_) return;
         const int first_key = n_block_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
         const int visible = visible_ - first_key;
@@ -111,16 +214,17 @@ public:
     // here, before exp2, measured faster than after.
     template <KvBlock kBlock, class Finish>
     __device__ __forceinline__ Rescale softmax(SoftmaxState& state, Finish finish) {
+        cap_scores();
         if constexpr (kBlock == KvBlock::kMasked) adjust_scores();
         if constexpr (kBlock == KvBlock::kUnmasked && kConfig.stale_max_speculation) {
             finish();
             return speculative_softmax(state);
         }
         float row_max_scaled[kRowsPerLane];
-        const Rescale rescale = update_row_max(scores_, state, row_max_scaled, params_.scale_log2, params_.rescale_threshold);
+        const Rescale rescale = update_row_max(scores_, state, row_max_scaled, scale_log2(), rescale_threshold());
         finish();
         float block_sum[kRowsPerLane];
-        exponentiate<Element>(scores_, row_max_scaled, params_.scale_log2, block_sum, probabilities_);
+        compute_probabilities(row_max_scaled, block_sum);
         add(state.row_sum, block_sum);
         return rescale;
     }
@@ -130,16 +234,17 @@ public:
     // still in registers, or the whole warpgroup computes QK again.
     __device__ __forceinline__ Rescale speculative_softmax(SoftmaxState& state) {
         float block_sum[kRowsPerLane];
-        exponentiate<Element>(scores_, state.row_max_scaled, params_.scale_log2, block_sum, probabilities_);
+        compute_probabilities(state.row_max_scaled, block_sum);
         Rescale rescale;
-        if (!verify(in_range(block_sum))) {
+        if (!verify(probabilities_fit(block_sum))) {
             if constexpr (kConfig.recompute_qk) {
                 issue_qk();
                 finish_qk<0, true>();
+                cap_scores();
             }
             float row_max_scaled[kRowsPerLane];
-            rescale = update_row_max(scores_, state, row_max_scaled, params_.scale_log2, params_.rescale_threshold);
-            exponentiate<Element>(scores_, row_max_scaled, params_.scale_log2, block_sum, probabilities_);
+            rescale = update_row_max(scores_, state, row_max_scaled, scale_log2(), rescale_threshold());
+            compute_probabilities(row_max_scaled, block_sum);
         }
         if constexpr (kConfig.recompute_qk) release_keys();
         add(state.row_sum, block_sum);
@@ -168,8 +273,13 @@ public:
     sm90::RingPosition<kConfig.kv_stages> v_;
     uint32_t query_fragment_[kConfig.head_dim / 4];  // used if the query is in registers
     float scores_[kConfig.tile_n / 2];
-    uint32_t probabilities_[kConfig.tile_n / 4];
+    uint32_t probabilities_[kConfig.tile_n * Traits::kBytes / 8];
     float output_[kConfig.head_dim / 2];
+    float partial_[kFp8 ? kConfig.head_dim / 2 : 1];  // E4M3: PV since the last flush
+    int pending_ = 0;                                 // E4M3: KV blocks in it
+    ScoreFactor score_factor_;                        // E4M3: of the current tile
+    // A member that other variants do not use would change their registers.
+    [[no_unique_address]] std::conditional_t<kConfig.local, WindowBlocks, NoWindow> window_;
 };
 
 }  // namespace flashcore::attention

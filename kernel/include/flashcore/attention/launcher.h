@@ -5,23 +5,27 @@
 #include <iterator>
 
 #include "flashcore/attention/abi.h"
+#include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/plan.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/core/arguments.h"
 #include "flashcore/core/device.h"
+#include "flashcore/core/local_arguments.h"
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
 #include "flashcore/core/tensor_map.h"
 
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::AttentionVariant name;
 FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_DECLARE)
+FLASHCORE_ATTENTION_LOCAL_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 
 namespace flashcore::attention {
 
 #define FLASHCORE_ADDRESS(name) &name,
-inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)};
+inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)
+                                                  FLASHCORE_ATTENTION_LOCAL_VARIANTS(FLASHCORE_ADDRESS)};
 #undef FLASHCORE_ADDRESS
 
 constexpr int kHeadDimStep = 8;  // the output is written in units of 16 bytes
@@ -29,6 +33,10 @@ constexpr int kHeadDimStep = 8;  // the output is written in units of 16 bytes
 inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
     const int index = possible ? choose_variant(kVariants, std::size(kVariants), problem) : -1;
+    if (index < 0 && problem.paged) {
+        return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256 in pages, but is %lld",
+                    static_cast<long long>(problem.head_dim));
+    }
     if (index < 0) {
         return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, but is %lld", kHeadDimStep,
                     static_cast<long long>(problem.head_dim));
@@ -88,7 +96,7 @@ inline void set_scale(float scale, Params& params) {
 }
 
 // Fills in all parameters that follow from the arguments alone, for sequences of equal length.
-inline Status fill(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
+inline Status fill(const FlashcoreAttentionArguments& args, const Config& config, LocalParams& params) {
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, config, params));
     params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
                   static_cast<int>(args.head_dim)};
@@ -100,7 +108,8 @@ inline Status fill(const FlashcoreAttentionArguments& args, const Config& config
     params.sk = static_cast<int>(args.sk);
     params.heads = static_cast<int>(args.heads);
     params.heads_per_kv_head = static_cast<int>(args.heads / args.kv_heads);
-    set_scale(args.scale, params);
+    set_scale(scale_after_cap(args.local, args.scale), params);
+    if (args.local.enabled != 0) params.local = make_local(args, args.scale);
     return Status::kOk;
 }
 

@@ -4,6 +4,8 @@
 #include <cuda.h>
 
 #include "flashcore/attention/config.h"
+#include "flashcore/core/divisor.h"
+#include "flashcore/core/local.h"
 #include "flashcore/core/variant.h"
 
 namespace flashcore::attention {
@@ -70,6 +72,58 @@ struct Params {
     float score_sign;         // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
-using AttentionVariant = Variant<Config, Params>;
+// Keys and values in pages. In the tensor maps a page of kBatchRows rows ends at every row of the page, as above. So TMA clips at
+// the last key of the sequence. The heads are in the column dimension, because the maps have no dimension left for them.
+struct Pages {
+    const int* table;      // page numbers of every sequence
+    int64_t table_stride;  // from one sequence to the next
+    int count;             // pages that exist
+    Divisor size;          // keys of a page
+    int box_rows;          // keys of a TMA box: divides a page and a KV block
+    int boxes;             // of a KV block
+    int key_head_stride;   // elements
+    int value_head_stride;
+};
+
+// Parameters of a paged entry function. The maps of keys and values are (columns of all heads, rows, pages, end, wrap), with
+// boxes of 64 x box_rows. Other entry functions take the first part.
+struct PagedParams : Params {
+    Pages pages;
+};
+
+// Parameters of a local entry function.
+struct LocalParams : PagedParams {
+    Local local;
+};
+
+using AttentionVariant = Variant<Config, LocalParams>;
+
+// One factor of each (batch, KV head), at any strides. Null: 1.
+struct Descale {
+    const float* data;
+    int64_t batch_stride;
+    int64_t head_stride;
+};
+
+// Parameters of an entry function for E4M3. The map of values is (keys, head_dim, kv_heads, batch, wrap) with boxes of
+// tile_n x head_dim (attention/fp8.cuh).
+struct Fp8Params : Params {
+    Descale q_descale;
+    Descale k_descale;
+    Descale v_descale;
+};
+
+using Fp8AttentionVariant = Variant<Config, Fp8Params>;
+
+template <bool kFp8>
+struct ParamsFor {
+    using Type = Params;
+};
+template <>
+struct ParamsFor<true> {
+    using Type = Fp8Params;
+};
+template <class Tuning>
+using ParamsOf = typename ParamsFor<Tuning::config.dtype == DType::kE4m3>::Type;
 
 }  // namespace flashcore::attention

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "flashcore/attention/params.h"
+#include "flashcore/core/local_abi.h"
 
 namespace flashcore::attention {
 
@@ -18,6 +19,9 @@ struct Problem {
     int64_t sequences;  // batch * heads
     int64_t sq;
     int64_t sk;
+    bool paged = false;
+    bool local = false;  // then `causal` says whether later queries see more keys
+    bool softcap = false;
 };
 
 struct Plan {
@@ -44,9 +48,22 @@ FLASHCORE_HOST_DEVICE constexpr int64_t group_size(bool causal, int head_dim, in
     return size < 1 ? 1 : size > sequences ? sequences : size;
 }
 
-// Columns beyond the head dimension are read as zeros and not written, so a variant also serves smaller head dimensions.
+// Columns beyond the head dimension are read as zeros and not written, so a variant also serves smaller head dimensions. In pages
+// the columns of the next head follow.
 inline bool serves(const Config& config, const Problem& problem) {
-    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
+    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && (problem.local || config.causal == problem.causal) &&
+           config.paged_kv == problem.paged && (!problem.paged || config.head_dim == problem.head_dim) &&
+           config.local == problem.local && config.softcap == problem.softcap;
+}
+
+// Chooses a local variant.
+inline void make_local_problem(const FlashcoreLocal& args, Problem& problem) {
+    if (args.enabled == 0) return;
+    problem.local = true;
+    problem.softcap = args.softcap > 0.0f;
+    const bool sees_all_before = args.window_left < 0 || args.window_left >= problem.sk - 1;
+    const bool sees_all_after = !problem.causal && (args.window_right < 0 || args.window_right >= problem.sq - 1);
+    problem.causal = sees_all_before && !sees_all_after && args.chunk == 0;
 }
 
 // Returns the index of the variant with the least padding, or -1 if no variant serves the problem.
@@ -73,7 +90,7 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t rows = row_tiles(config, problem);
     const int64_t tiles = rows * problem.sequences;
     const Schedule schedule{static_cast<int>(tiles), static_cast<int>(rows), static_cast<int>(problem.sequences),
-                            static_cast<int>(group_size(config.causal, config.head_dim, problem.sk, problem.sequences))};
+                            static_cast<int>(group_size(problem.causal, config.head_dim, problem.sk, problem.sequences))};
     return {schedule, static_cast<int>(std::min(tiles, persistent_ctas(multiprocessors, max_ctas)))};
 }
 

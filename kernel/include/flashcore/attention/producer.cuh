@@ -21,44 +21,57 @@ __device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* ma
     }
 }
 
+// Adds to the counter of loaded tiles, if there is one.
+template <class Tuning>
+__device__ __forceinline__ void count_loaded(const Params& params, int n_blocks) {
+    if constexpr (Tuning::config.local) {
+        if (local_of(params).loaded_tiles != nullptr) atomicAdd(local_of(params).loaded_tiles, static_cast<unsigned>(n_blocks));
+    }
+}
+
 template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
-    using Element = ElementOf<kConfig.dtype>;
+    using Element = OperandOf<kConfig.dtype>;
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
         : params_(params), shared_(shared), scheduler_(params) {}
 
     __device__ __forceinline__ void run() {
         for (int index = scheduler_.get_next(); index != kNoTile; index = scheduler_.get_next()) {
-            shared_.producer_tile =
+            shared_.producer_tiles[0] =
                 tile_at<kConfig.causal>(params_, index, kConfig.tile_m);  // in shared memory, because registers are short
-            load(shared_.producer_tile);
+            load(shared_.producer_tiles[0]);
         }
         for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
             send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
     }
 
-private:
+protected:
     // Loads in the consumers' order: the keys of block j before the values of block j+1. The first keys do not wait for the query
     // slot, which is in use until the last QK of the tile before.
     __device__ __forceinline__ void load(const ProducerTile& next) {
-        const int n_blocks = needed_n_blocks<kConfig.causal>(next.tile, 0, kConfig.tile_m, kConfig.tile_n);
+        const auto [first, n_blocks] = needed_blocks<Tuning>(params_, next.tile, 0, kConfig.tile_m);
+        count_loaded<Tuning>(params_, n_blocks - first);
         batch_ = next.kv_batch;
         first_key_ = next.first_key;
         kv_head_ = quotient(next.tile.head, params_.heads_per_kv_head);
-        if (n_blocks > 0) load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_blocks - 1);
+        if (n_blocks > first) load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_blocks - 1);
         load_query(next.tile);
-        if (n_blocks == 0) scheduler_.prefetch_next();
+        if (n_blocks == first) scheduler_.prefetch_next();
 #pragma unroll 1
-        for (int n_block = n_blocks - 1; n_block >= 0; --n_block) {
-            if (n_block > 0) {
+        for (int n_block = n_blocks - 1; n_block >= first; --n_block) {
+            if (n_block > first) {
                 load_n_block(k_, shared_.k_ring, shared_.k, &params_.k, n_block - 1);
             } else {
                 scheduler_.prefetch_next();
             }
-            load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
+            if constexpr (kConfig.dtype == DType::kE4m3) {
+                load_transposed_values(n_block);
+            } else {
+                load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
+            }
         }
     }
 
@@ -92,6 +105,14 @@ private:
         load_tile<Element, kConfig.head_dim, kConfig.tile_n>(
             tiles[position.slot], map, full, first_key_ + n_block * kConfig.tile_n, kv_head_, batch_, params_.wrap);
         position.advance();
+    }
+
+    // All rows of the transposed values, each with the keys of one KV block.
+    __device__ __forceinline__ void load_transposed_values(int n_block) {
+        v_.wait_empty(shared_.v_ring);
+        uint64_t* full = v_.arrive_and_expect_tx(shared_.v_ring, key_tile_bytes(kConfig));
+        ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, n_block * kConfig.tile_n, 0, kv_head_, batch_, params_.wrap);
+        v_.advance();
     }
 
     const Params& params_;

@@ -38,6 +38,16 @@ __device__ __forceinline__ void mask(float (&scores)[kCount], const int (&visibl
     }
 }
 
+// The same with a limit on both sides: keys first .. last - 1 are visible, counted like that.
+template <int kCount>
+__device__ __forceinline__ void mask(float (&scores)[kCount], const int (&first)[kRowsPerLane], const int (&last)[kRowsPerLane]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        const int column = i / 4 * sm90::kMmaN + i % 2;
+        if (column < first[row_of(i)] || column >= last[row_of(i)]) scores[i] = minus_infinity();
+    }
+}
+
 template <int kCount>
 __device__ __forceinline__ void zero(float (&values)[kCount]) {
 #pragma unroll

@@ -116,6 +116,35 @@ __device__ __forceinline__ int needed_n_blocks(const Tile& tile, int first, int 
     return max(0, visible_keys<kCausal>(tile, last) + tile_n - 1) / tile_n;
 }
 
+// KV blocks begin .. end - 1.
+struct BlockRange {
+    int begin;
+    int end;
+};
+
+// The keys that a row of a tile sees through a window. `visible` minus 1 is the position of the tile's first row.
+__device__ __forceinline__ KeyRange visible_range(const Window& window, const Tile& tile, int row) {
+    return visible_range(window, tile.visible - 1 + row, tile.visible - 1 + tile.rows);
+}
+
+__device__ __forceinline__ const Local& local_of(const Params& params) {
+    return static_cast<const LocalParams&>(params).local;
+}
+
+// The KV blocks that any of a tile's rows [first, first + rows) needs.
+template <class Tuning>
+__device__ __forceinline__ BlockRange needed_blocks(const Params& params, const Tile& tile, int first, int rows) {
+    constexpr Config kConfig = Tuning::config;
+    if constexpr (kConfig.local) {
+        const int last = min(first + rows, tile.rows) - 1;
+        const Window& window = local_of(params).window;
+        const int begin = visible_range(window, tile, first).first / kConfig.tile_n;
+        return {begin, max(begin, (visible_range(window, tile, last).last + kConfig.tile_n - 1) / kConfig.tile_n)};
+    } else {
+        return {0, needed_n_blocks<kConfig.causal>(tile, first, rows, kConfig.tile_n)};
+    }
+}
+
 // Number of KV blocks, from the first on, that need no mask: every row from `first` on sees all their keys.
 template <bool kCausal>
 __device__ __forceinline__ int unmasked_n_blocks(const Tile& tile, int first, int tile_n) {

@@ -13,4 +13,16 @@
     X(flashcore_attention_fwd_d256_fp16_full_variant) \
     X(flashcore_attention_fwd_d256_fp16_causal_variant) \
     X(flashcore_attention_fwd_d256_bf16_full_variant) \
-    X(flashcore_attention_fwd_d256_bf16_causal_variant)
+    X(flashcore_attention_fwd_d256_bf16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d64_fp16_full_variant) \
+    X(flashcore_attention_fwd_paged_d64_fp16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d64_bf16_full_variant) \
+    X(flashcore_attention_fwd_paged_d64_bf16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d128_fp16_full_variant) \
+    X(flashcore_attention_fwd_paged_d128_fp16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d128_bf16_full_variant) \
+    X(flashcore_attention_fwd_paged_d128_bf16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d256_fp16_full_variant) \
+    X(flashcore_attention_fwd_paged_d256_fp16_causal_variant) \
+    X(flashcore_attention_fwd_paged_d256_bf16_full_variant) \
+    X(flashcore_attention_fwd_paged_d256_bf16_causal_variant)

@@ -2,23 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "flashcore/attention/params.h"
-#include "flashcore/core/host_device.h"
+#include "flashcore/core/sequence_range.h"
 #include "flashcore/core/variant.h"
 
 namespace flashcore::attention {
 
-// Sequence b has the rows cu_seqlens[b] .. cu_seqlens[b + 1] - 1, or the first seqused[b] of them.
-struct SequenceLengths {
-    const int* cu_seqlens;
-    const int* seqused;  // or null
-    int total;           // existing rows
-};
-
 struct VarlenBatch {
     SequenceLengths q;
-    SequenceLengths k;
+    SequenceLengths k;  // of pages: no cu_seqlens, and `total` is the most keys of a sequence
     SequenceInfo* sequence_infos;  // one per sequence, and one more
     TileCounter* tile_counter;
     int batch;
@@ -28,26 +22,27 @@ struct VarlenBatch {
     bool causal;
 };
 
+// A batch with keys in pages. Sequences of fewer queries get no tiles: another launch may serve them.
+struct PagedBatch : VarlenBatch {
+    int min_queries;
+};
+
+template <bool kPaged>
+using BatchOf = std::conditional_t<kPaged, PagedBatch, VarlenBatch>;
+
 struct PrepareConfig {
     int threads;
 };
-using PrepareVariant = Variant<PrepareConfig, VarlenBatch>;
+using PrepareVariant = Variant<PrepareConfig, PagedBatch>;
 
-// End and length of a sequence. Both stay within the existing rows, whatever the numbers say.
-struct SequenceRange {
-    int end;
-    int length;
-};
-
-FLASHCORE_HOST_DEVICE constexpr int clamp(int value, int low, int high) {
-    return value < low ? low : value > high ? high : value;
+// A sequence with keys in pages: its place in the page table, and its length, up to `total` keys. Null `seqused`: all have those.
+FLASHCORE_HOST_DEVICE constexpr SequenceRange paged_range(const SequenceLengths& lengths, int sequence) {
+    return {sequence, lengths.seqused == nullptr ? lengths.total : clamp(lengths.seqused[sequence], 0, lengths.total)};
 }
 
-FLASHCORE_HOST_DEVICE constexpr SequenceRange sequence_range(const SequenceLengths& lengths, int sequence) {
-    const int begin = clamp(lengths.cu_seqlens[sequence], 0, lengths.total);
-    const int row_count = clamp(lengths.cu_seqlens[sequence + 1], begin, lengths.total) - begin;
-    const int length = lengths.seqused == nullptr ? row_count : clamp(lengths.seqused[sequence], 0, row_count);
-    return {begin + length, length};
+template <bool kPaged>
+FLASHCORE_HOST_DEVICE constexpr SequenceRange key_range(const SequenceLengths& lengths, int sequence) {
+    return kPaged ? paged_range(lengths, sequence) : sequence_range(lengths, sequence);
 }
 
 // The workspace: the tile counter, in the place of one SequenceInfo, and then the sequence infos.

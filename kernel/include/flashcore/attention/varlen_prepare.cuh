@@ -56,16 +56,20 @@ __device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads
 }
 
 // Returns the info with the sequence's number of tiles in the place of its first tile.
-__device__ __forceinline__ SequenceInfo info_with_tile_count(const VarlenBatch& batch, int sequence) {
+template <bool kPaged>
+__device__ __forceinline__ SequenceInfo info_with_tile_count(const BatchOf<kPaged>& batch, int sequence) {
     const SequenceRange q = sequence_range(batch.q, sequence);
-    const SequenceRange k = sequence_range(batch.k, sequence);
-    const int row_tiles = (q.length + batch.tile_m - 1) / batch.tile_m;
+    const SequenceRange k = key_range<kPaged>(batch.k, sequence);
+    int row_tiles = (q.length + batch.tile_m - 1) / batch.tile_m;
+    if constexpr (kPaged) {
+        if (q.length < batch.min_queries) row_tiles = 0;
+    }
     const auto group = static_cast<int>(group_size(batch.causal, batch.head_dim, k.length, batch.heads));
     return {row_tiles * batch.heads, row_tiles, group, q.end, k.end, q.length, k.length};
 }
 
-template <int kThreads>
-__device__ __forceinline__ void prepare(const VarlenBatch& batch) {
+template <int kThreads, bool kPaged>
+__device__ __forceinline__ void prepare(const BatchOf<kPaged>& batch) {
     __shared__ int bucket_offsets[kLengthBuckets];  // sequences of each bucket, then the index of its next sequence
     __shared__ int warps[kThreads / kWarpThreads];
     static_assert(kLengthBuckets <= kThreads, "one thread per bucket");
@@ -73,13 +77,13 @@ __device__ __forceinline__ void prepare(const VarlenBatch& batch) {
     if (thread < kLengthBuckets) bucket_offsets[thread] = 0;
     __syncthreads();
     for (int i = thread; i < batch.batch; i += kThreads)
-        atomicAdd(&bucket_offsets[length_bucket(sequence_range(batch.k, i).length)], 1);
+        atomicAdd(&bucket_offsets[length_bucket(key_range<kPaged>(batch.k, i).length)], 1);
     __syncthreads();
     const int bucket_offset = block_scan<kThreads>(thread < kLengthBuckets ? bucket_offsets[thread] : 0, warps).exclusive;
     if (thread < kLengthBuckets) bucket_offsets[thread] = bucket_offset;
     __syncthreads();
     for (int i = thread; i < batch.batch; i += kThreads) {
-        const SequenceInfo info = info_with_tile_count(batch, i);
+        const SequenceInfo info = info_with_tile_count<kPaged>(batch, i);
         batch.sequence_infos[atomicAdd(&bucket_offsets[length_bucket(info.sk)], 1)] = info;
     }
     __syncthreads();

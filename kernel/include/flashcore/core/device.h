@@ -29,9 +29,9 @@ public:
     Status enter(int device) {
         int current = -1;
         FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&current), "cudaGetDevice"));
-        if (current == device) return Status::kOk;
+        // Also if it is current: a thread has no context before its first call, and encoding a tensor map needs one.
         FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
-        previous_ = current;
+        if (current != device) previous_ = current;
         return Status::kOk;
     }
 

@@ -12,7 +12,9 @@ struct Config {
     int tile_keys;       // keys of a stage, which holds one tile of keys and values. The heads of a work tile share them
     int stages;          // stages in shared memory, which bounds what a multiprocessor keeps in flight
     int consumer_warps;  // in addition to the producer warp, a power of two
+    bool ragged = false;     // sequences have different numbers of queries, in packed rows
     bool fp8_cache = false;  // the cache holds E4M3, with scales per sequence and KV head. `dtype` is that of the query
+    bool local = false;      // the mask is a window. Sinks and a cap of the scores are possible
 };
 
 constexpr int kBytesPerElement = 2;  // of query and output
@@ -23,6 +25,12 @@ constexpr int kMergePad = 4;        // padding of such a row, in floats
 constexpr int kWorkQueueSlots = 4;  // splits that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
 
+// Whether a split stays in shared memory while a warp attends to its keys, because registers are short.
+FLASHCORE_HOST_DEVICE constexpr bool holds_split(const Config& config) {
+    return config.ragged || (config.local && config.head_dim == 256);
+}
+FLASHCORE_HOST_DEVICE constexpr bool holds_window(const Config& config) { return config.local && config.head_dim == 256; }
+FLASHCORE_HOST_DEVICE constexpr int split_words(const Config& config) { return config.ragged ? 9 : 7; }
 FLASHCORE_HOST_DEVICE constexpr int cache_bytes(const Config& config) { return config.fp8_cache ? 1 : kBytesPerElement; }
 FLASHCORE_HOST_DEVICE constexpr int key_bytes(const Config& config) { return config.head_dim * cache_bytes(config); }
 
@@ -37,8 +45,9 @@ FLASHCORE_HOST_DEVICE constexpr int merge_floats(const Config& config) {
 }
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     const int statistics = 2 * config.consumer_warps * kRowTileRows * 2 * 4;  // a max and a sum per row, per warp and in total
-    const int slots = config.stages * 2 * 8 + kWorkQueueSlots * (2 * 8 + 7 * 4);
-    const int bytes = 2 * config.stages * tile_bytes(config) + merge_floats(config) * 4 + statistics + slots + 3 * 4;
+    const int slots = config.stages * 2 * 8 + kWorkQueueSlots * (2 * 8 + split_words(config) * 4);
+    const int held = holds_split(config) ? config.consumer_warps * (split_words(config) + 4 + (holds_window(config) ? 2 + kRowTileRows : 0)) * 4 : 0;
+    const int bytes = 2 * config.stages * tile_bytes(config) + merge_floats(config) * 4 + statistics + slots + 3 * 4 + held;
     return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
 }
 

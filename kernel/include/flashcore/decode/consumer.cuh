@@ -1,6 +1,7 @@
-// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (D=64 over E4M3: 32).
+// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 or 32 keys at a time.
 #pragma once
 
+#include "flashcore/core/sink.cuh"
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/work_list.cuh"
@@ -9,6 +10,12 @@
 #include "flashcore/ptx/mma.cuh"
 
 namespace flashcore::decode {
+
+// The positions of a lane's rows, counted like keys from the first tile of the window.
+struct RowWindows {
+    int position[sm90::kRowsPerLane];
+};
+struct NoRowWindows {};
 
 template <class Tuning>
 class Consumer {
@@ -22,6 +29,8 @@ public:
     using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
     static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
     static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
+    // With several row tiles few warps share the keys, so that each must have more of them in flight. Not measured with windows.
+    static constexpr int kWideParts = kConfig.ragged && !kConfig.local && kConfig.head_dim <= 128 ? 2 : 1;
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
     static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
 
@@ -30,21 +39,29 @@ public:
 
     // A split is known before its first tile arrives, so its query loads at the same time.
     __device__ __forceinline__ void run() {
-        for (Split split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
+        for (SplitOf<Tuning> split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
             load_query(split);
-            const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
+            const FixupInfo fixup = fixup_info<kConfig.ragged>(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-            attend(split);
-            if constexpr (kFp8) scale_maxima();
-            Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            if constexpr (kConfig.local && !holds_window(kConfig)) split_window_ = find_window(split);
+            if constexpr (holds_split(kConfig)) {
+                hold(split, fixup);
+                attend(split);
+                const HeldSplitOf<Tuning> held = shared_.held[warp_];
+                Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
+            } else {
+                attend(split);
+                if constexpr (kFp8) scale_maxima();
+                Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            }
         }
     }
 
 private:
     // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
-    __device__ __forceinline__ Split pop_split() {
+    __device__ __forceinline__ SplitOf<Tuning> pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);
-        const Split split = from_first_lane(shared_.work_queue[work_queue_.slot]);
+        const SplitOf<Tuning> split = from_first_lane(shared_.work_queue[work_queue_.slot]);
         work_queue_.release(shared_.work_queue_ring, lane_ == 0);
         work_queue_.advance();
         return split;
@@ -61,69 +78,20 @@ private:
         return copy;
     }
 
-    __device__ __forceinline__ void load_query(const Split& split) {
-        const PackedRows rows = packed_rows<Tuning>(params_);
-        const WorkTile work_tile(params_, rows, split);
-        const int first_row = work_tile.first_row + rows.tile_of(warp_) * kRowTileRows + lane_ / sm90::kQuadLanes;
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const int row = first_row + r * sm90::kCoreMatrixRows;
-            hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
-            if constexpr (kFp8) {
-                load_scaled_row(rows, work_tile, row, r);
-            } else {
-                load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row),
-                         r);
-            }
-        }
-    }
-
-    // Loads a row as the A operand in fp16, with the columns in the order of fp8.cuh. A bf16 row is brought into the range of
-    // fp16 by a power of two, which the scale of the scores takes back.
-    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r) {
-        using Word = std::conditional_t<kConfig.dtype == DType::kE4m3, uint16_t, uint32_t>;  // two columns
-        using Unit = std::conditional_t<kConfig.dtype == DType::kE4m3, uint8_t, uint16_t>;
-        const auto* const words = reinterpret_cast<const Word*>(query_row<Unit>(params_, rows, work_tile, row));
-        const bool exists = rows.exists(row);
-        float largest = 0.0f;
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int word = k_step * (kFp8UnitColumns / 2) + lane_ % sm90::kQuadLanes * 2 + half;
-                const uint32_t pair = exists ? __ldg(words + word) : 0;
-                query_[k_step][half * 2 + r] = kConfig.dtype == DType::kE4m3 ? fp8_pair_to_fp16(pair) : pair;
-                if constexpr (kConfig.dtype == DType::kBf16) {
-                    largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(pair << 16)), fabsf(__uint_as_float(pair & 0xFFFF0000u))));
-                }
-            }
-        }
-        float factor = 1.0f;
-        if constexpr (kConfig.dtype == DType::kBf16) {
-            factor = fp16_range_factor(sm90::quad_max(largest));
-#pragma unroll
-            for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    uint32_t& pair = query_[k_step][half * 2 + r];
-                    pair = ptx::pack<__half>(__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor);
-                }
-            }
-        }
-        const int head = work_tile.kv_head + rows.head_of(row);
-        const float descale = scale_of(params_.k_scale, work_tile.sequence, head) * scale_of(params_.q_scale, work_tile.sequence, head);
-        const ScoreFactor scale = score_factor(params_, __fdiv_rn(descale, factor));
-        row_scales_.log2[r] = scale.log2;
-        const __half2 sign = __float2half2_rn(scale.sign);
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                auto& pair = reinterpret_cast<__half2&>(query_[k_step][half * 2 + r]);
-                pair = __hmul2(pair, sign);
-            }
-        }
-    }
+    // In query_rows.cuh.
+    __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split);
+    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r);
+    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r);
+    // In row_windows.cuh.
+    __device__ __forceinline__ void hold(const SplitOf<Tuning>& split, const FixupInfo& fixup);
+    __device__ __forceinline__ SplitWindow find_window(const SplitOf<Tuning>& split) const;
+    __device__ __forceinline__ KeyRange range_of(int skipped, int keys, int position) const;
+    __device__ __forceinline__ void place_row(int position, int r);
+    __device__ __forceinline__ int position_of(int r) const;
+    __device__ __forceinline__ SplitWindow split_window() const;
+    template <int kTiles>
+    __device__ __forceinline__ void mask_window(float (&scores)[kTiles][4], int key) const;
+    __device__ __forceinline__ float limited_score(float score) const;
 
     // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
     __device__ __forceinline__ void scale_maxima() {
@@ -138,25 +106,13 @@ private:
         return params_.scale_log2;
     }
 
-    // Loads a row as the A operand. Rows that do not exist are zero.
-    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r) {
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int word = k_step * (Traits::kMmaK / 2) + half * 4 + lane_ % sm90::kQuadLanes;
-                query_[k_step][half * 2 + r] = exists ? __ldg(row + word) : 0;
-            }
-        }
-    }
-
-    __device__ __forceinline__ void attend(const Split& split) {
+    __device__ __forceinline__ void attend(const SplitOf<Tuning>& split) {
         keys_ = split.keys;
         state_ = {};
 #pragma unroll 1
         for (int tile = split.first; tile < split.last; ++tile) {
             ring_.wait_full(shared_.ring);
-            attend(tile);
+            attend(split, tile);
             __syncwarp();
             ring_.release(shared_.ring, lane_ == 0);
             ring_.advance();
@@ -165,26 +121,40 @@ private:
 
     // The groups of a tile are divided among the warps of a row tile. The choice depends only on the position in the
     // sequence, so the order of additions does too.
-    __device__ __forceinline__ void attend(int tile) {
-        const PackedRows rows = packed_rows<Tuning>(params_);
-        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kGroupKeys;
+    __device__ __forceinline__ void attend(const SplitOf<Tuning>& split, int tile) {
+        const PackedRows rows = packed_rows<Tuning>(params_, split);
+        const int tile_shift = kConfig.ragged ? rows.tile_shift : params_.rows.tile_shift;
+        if constexpr (kConfig.ragged) {
+            if (rows.heads == 1 && rows.tile_of(warp_) * kRowTileRows >= rows.count) return;  // a row tile of no rows
+        }
+        if constexpr (kWideParts > 1) {
+            if (rows.heads == 1 && tile_shift > 0) {
+                attend_groups<kWideParts>(rows, tile_shift, tile);
+                return;
+            }
+        }
+        attend_groups<kGroupParts>(rows, tile_shift, tile);
+    }
+
+    template <int kParts>
+    __device__ __forceinline__ void attend_groups(const PackedRows& rows, int tile_shift, int tile) {
+        constexpr int kKeys = kParts * kMmaKeys;
+        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kKeys;
         const int first_key = tile << params_.split_policy.tile_shift;
-        const int groups = min_int(divide_up(keys_ - first_key, kGroupKeys), groups_per_tile);
+        const int groups = min_int(divide_up(keys_ - first_key, kKeys), groups_per_tile);
         const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
-        const int warps_per_row_tile = kConfig.consumer_warps >> params_.rows.tile_shift;
+        const int warps_per_row_tile = kConfig.consumer_warps >> tile_shift;
 #pragma unroll 1
-        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
+        for (int group = ((warp_ >> tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
              group += warps_per_row_tile) {
-            const int key = group * kGroupKeys;
-            if constexpr (kFp8) {
-                uint32_t offsets[kGroupParts];
+            const int key = group * kKeys;
+            uint32_t offsets[kParts];
 #pragma unroll
-                for (int part = 0; part < kGroupParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
+            for (int part = 0; part < kParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
+            if constexpr (kFp8) {
                 attend_fp8(offsets, first_key + key);
             } else {
-                const uint32_t offset = tile_offset(rows, head, key);
-                attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
-                       first_key + key);
+                attend_keys(offsets, first_key + key);
             }
         }
     }
@@ -196,31 +166,39 @@ private:
         return (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * cache_bytes(kConfig) + box_key * kRowBytes;
     }
 
-    // Attends to 16 keys of one head.
-    __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
+    // Attends to a group of keys of one head, in parts of 16 that may be in different boxes and share a max.
+    template <int kParts>
+    __device__ __forceinline__ void attend_keys(const uint32_t (&offsets)[kParts], int first_key) {
         const uint32_t atom_column_bytes = sm90::kSwizzleBytes << params_.box_shift;
+        const uint32_t keys = ptx::shared_address(shared_.k[ring_.slot]), values = ptx::shared_address(shared_.v[ring_.slot]);
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first key. The others are 1, 8 and 9 further
-        float scores[2][4] = {};
+        float scores[2 * kParts][4] = {};
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
-            uint32_t k[4];
-            ptx::load_matrix_x4(k,
-                                keys + k_step / kKStepsPerAtom * atom_column_bytes + ldmatrix_offset_(k_step % kKStepsPerAtom));
-            ptx::mma_16x8x16<Element>(scores[0], query_[k_step], k[0], k[2]);
-            ptx::mma_16x8x16<Element>(scores[1], query_[k_step], k[1], k[3]);
+#pragma unroll
+            for (int part = 0; part < kParts; ++part) {
+                uint32_t k[4];
+                ptx::load_matrix_x4(k, keys + offsets[part] + k_step / kKStepsPerAtom * atom_column_bytes +
+                                           ldmatrix_offset_(k_step % kKStepsPerAtom));
+                ptx::mma_16x8x16<Element>(scores[2 * part], query_[k_step], k[0], k[2]);
+                ptx::mma_16x8x16<Element>(scores[2 * part + 1], query_[k_step], k[1], k[3]);
+            }
         }
         mask(scores, key);
         softmax(scores);
-        uint32_t probabilities[4];
-        pack_probabilities(probabilities, scores);
-        const uint32_t exists[2] = {pair_mask(key), pair_mask(key + sm90::kMmaN)};
 #pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-            uint32_t v[4];
-            ptx::load_matrix_x4_transposed(
-                v, values + k_step / kKStepsPerAtom * atom_column_bytes + ldmatrix_offset_(k_step % kKStepsPerAtom));
-            ptx::mma_16x8x16<Element>(state_.output[2 * k_step], probabilities, v[0] & exists[0], v[1] & exists[1]);
-            ptx::mma_16x8x16<Element>(state_.output[2 * k_step + 1], probabilities, v[2] & exists[0], v[3] & exists[1]);
+        for (int part = 0; part < kParts; ++part) {
+            uint32_t probabilities[4];
+            pack_probabilities(probabilities, scores, 2 * part);
+            const uint32_t exists[2] = {pair_mask(key + part * kMmaKeys), pair_mask(key + part * kMmaKeys + sm90::kMmaN)};
+#pragma unroll
+            for (int k_step = 0; k_step < kKSteps; ++k_step) {
+                uint32_t v[4];
+                ptx::load_matrix_x4_transposed(v, values + offsets[part] + k_step / kKStepsPerAtom * atom_column_bytes +
+                                                      ldmatrix_offset_(k_step % kKStepsPerAtom));
+                ptx::mma_16x8x16<Element>(state_.output[2 * k_step], probabilities, v[0] & exists[0], v[1] & exists[1]);
+                ptx::mma_16x8x16<Element>(state_.output[2 * k_step + 1], probabilities, v[2] & exists[0], v[3] & exists[1]);
+            }
         }
     }
 
@@ -232,55 +210,10 @@ private:
         }
     }
 
-    // Attends to a group of keys of one head, in parts of 16 that may be in different boxes. More keys at once hide more latency,
-    // and share a max.
-    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key) {
-        const int key = first_key + lane_ % sm90::kQuadLanes * 2;
-        float scores[2 * kGroupParts][4] = {};
-#pragma unroll
-        for (int step = 0; step < kKSteps / 2; ++step) {
-#pragma unroll
-            for (int part = 0; part < kGroupParts; ++part) {
-                uint32_t k[4];
-                ptx::load_matrix_x4(k, ptx::shared_address(shared_.k[ring_.slot]) + offsets[part] + fp8_offset(step));
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    ptx::mma_16x8x16<MmaElement>(scores[2 * part + i % 2], query_[2 * step + i / 2], fp8_pair_to_fp16(k[i]),
-                                                 fp8_high_pair_to_fp16(k[i]));
-                }
-            }
-        }
-        mask(scores, key);
-        softmax(scores);
-#pragma unroll
-        for (int part = 0; part < kGroupParts; ++part) {
-            uint32_t probabilities[4];
-            pack_probabilities(probabilities, scores, 2 * part);
-            const uint32_t exists[2] = {pair_mask(key + part * kMmaKeys), pair_mask(key + part * kMmaKeys + sm90::kMmaN)};
-#pragma unroll
-            for (int step = 0; step < kKSteps / 2; ++step) {
-                uint32_t v[4];
-                ptx::load_matrix_x4_transposed(v, ptx::shared_address(shared_.v[ring_.slot]) + offsets[part] + fp8_offset(step));
-                attend_to_fp8_values(step, v, probabilities, exists);
-            }
-        }
-    }
-
-    // A transposed unit holds the columns 2n and 2n + 1 of two keys in each lane. One mma takes the even columns, one the odd.
+    // In attend_fp8.cuh.
+    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key);
     __device__ __forceinline__ void attend_to_fp8_values(int step, const uint32_t (&v)[4], const uint32_t (&probabilities)[4],
-                                                         const uint32_t (&exists)[2]) {
-        constexpr uint32_t kSelectors[2] = {0x6420, 0x7531};  // even and odd bytes of two words
-#pragma unroll
-        for (int unit = 0; unit < 2; ++unit) {
-#pragma unroll
-            for (int parity = 0; parity < 2; ++parity) {
-                const uint32_t keys =
-                    __byte_perm(v[unit * 2] & exists[0], v[unit * 2 + 1] & exists[1], kSelectors[parity]);
-                ptx::mma_16x8x16<MmaElement>(state_.output[2 * (2 * step + unit) + parity], probabilities,
-                                             fp8_pair_to_fp16(keys), fp8_high_pair_to_fp16(keys));
-            }
-        }
-    }
+                                                         const uint32_t (&exists)[2]);
 
     // Offset of 32 columns in a box.
     __device__ __forceinline__ uint32_t fp8_offset(int step) const {
@@ -291,18 +224,28 @@ private:
     // Sets scores of keys that a row may not see to -infinity, whatever they were.
     template <int kTiles>
     __device__ __forceinline__ void mask(float (&scores)[kTiles][4], int key) const {
+        if constexpr (kConfig.local) {
+            mask_window(scores, key);
+        } else {
 #pragma unroll
-        for (int half = 0; half < kTiles; ++half) {
+            for (int half = 0; half < kTiles; ++half) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
-                scores[half][i] = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
+                for (int i = 0; i < 4; ++i) {
+                    const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
+                    const bool visible = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2];
+                    scores[half][i] = visible ? score : sm90::minus_infinity();
+                }
             }
         }
     }
 
-    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero.
+    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero. So do those before every window: a
+    // server may have given their page to another sequence.
     __device__ __forceinline__ uint32_t pair_mask(int key) const {
+        if constexpr (kConfig.local) {
+            const int first = split_window().first_of_all;
+            return (first <= key && key < keys_ ? 0x0000FFFFu : 0u) | (first <= key + 1 && key + 1 < keys_ ? 0xFFFF0000u : 0u);
+        }
         return (key < keys_ ? 0x0000FFFFu : 0u) | (key + 1 < keys_ ? 0xFFFF0000u : 0u);
     }
 
@@ -352,7 +295,13 @@ private:
     uint32_t query_[kKSteps][4];
     // A member that 16-bit caches do not use would change their registers.
     [[no_unique_address]] std::conditional_t<kFp8, RowScales, NoRowScales> row_scales_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), RowWindows, NoRowWindows> window_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), SplitWindow, NoWindow> split_window_;
     SoftmaxState<kConfig.head_dim> state_;
 };
 
 }  // namespace flashcore::decode
+
+#include "flashcore/decode/attend_fp8.cuh"
+#include "flashcore/decode/query_rows.cuh"
+#include "flashcore/decode/row_windows.cuh"

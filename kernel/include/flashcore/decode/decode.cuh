@@ -21,6 +21,8 @@ struct Assumptions {
     static_assert(kConfig.consumer_warps <= 8, "a warp merges one row of each row tile");
     static_assert(kMmaKeys == Traits::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == Traits::kBytes,
                   "keys and rows must be those of one mma");
+    static_assert(!(kConfig.ragged && kConfig.fp8_cache), "packed queries need a cache of 16 bits");
+    static_assert(sizeof(SplitOf<Tuning>) == split_words(kConfig) * sizeof(int), "config.h must count all words of a split");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
 };

@@ -5,6 +5,7 @@
 
 #include "flashcore/core/element.cuh"
 #include "flashcore/core/logarithm.cuh"
+#include "flashcore/core/sink.cuh"
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
@@ -41,11 +42,11 @@ public:
     static constexpr int kPairs = kConfig.head_dim / 2;  // pairs of columns
     using Element = ElementOf<kConfig.dtype>;
 
-    __device__ __forceinline__ Merge(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, const Split& split,
+    __device__ __forceinline__ Merge(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, const SplitOf<Tuning>& split,
                                      const FixupInfo& fixup, int warp, int lane)
         : params_(params),
           shared_(shared),
-          rows_(packed_rows<Tuning>(params)),
+          rows_(packed_rows<Tuning>(params, split)),
           work_tile_(params, rows_, split),
           fixup_(fixup),
           warp_(warp),
@@ -69,7 +70,13 @@ public:
                 }
                 barrier();
             }
-            add_up(pass, over_splits);
+            if constexpr (kConfig.ragged) {
+                if (over_splits) {
+                    add_up_splits();
+                    return;
+                }
+            }
+            add_up(pass, !kConfig.ragged && over_splits);
             if (over_splits) return;
             if (pass + 1 < halves) {
                 barrier();  // before the sums are overwritten. After the last pass, the barrier after the next statistics
@@ -170,6 +177,11 @@ private:
         }
     }
 
+    // In merge_splits.cuh.
+    __device__ __forceinline__ void add_up_splits() const;
+    template <int kItems>
+    __device__ __forceinline__ void combine_splits(ColumnPair (&columns)[kItems], int first, int items) const;
+
     // Adds in the order of the warps of this row tile.
     __device__ __forceinline__ ColumnPair combine_warps(int row, int pair) const {
         const int row_tile = row / kRowTileRows;
@@ -216,9 +228,14 @@ private:
 
     // A partial result in the workspace: the statistics of all rows, then their sums.
     __device__ __forceinline__ float2* partial_of(int split) const {
-        return reinterpret_cast<float2*>(params_.partials) + (fixup_.first_partial + split) * partial_pairs();
+        return reinterpret_cast<float2*>(params_.partials) + (first_partial() + split) * partial_pairs();
     }
-    __device__ __forceinline__ int64_t partial_pairs() const { return static_cast<int64_t>(rows_.per_work_tile) * (1 + kPairs); }
+    // As in fixup_info. Ragged launches compute it here, where registers are not short.
+    __device__ __forceinline__ int first_partial() const { return kConfig.ragged ? 2 * fixup_.counter : fixup_.first_partial; }
+    // The same for all sequences, also if some have fewer rows.
+    __device__ __forceinline__ int64_t partial_pairs() const {
+        return static_cast<int64_t>(kConfig.ragged ? params_.rows.per_work_tile : rows_.per_work_tile) * (1 + kPairs);
+    }
 
     // Whether this split is the last of its work tile to finish. Resets the counter for the next launch.
     __device__ __forceinline__ bool is_last() const {
@@ -239,17 +256,35 @@ private:
         const auto [query, head] = QueryRow(rows_, work_tile_, work_tile_.first_row + row);
         const FlashcoreOperand& out = params_.out;
         auto* const row_of_out = static_cast<Element*>(out.data) + work_tile_.sequence * out.batch_stride +
-                                 query * out.sequence_stride + head * out.head_stride;
+                                 (work_tile_.first_query + query) * out.sequence_stride + head * out.head_stride;
         const auto [row_max, sum] = columns.statistics;
         float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+        if constexpr (kConfig.local) inverse = end_row(row_max, sum, head).inverse;
         if constexpr (kConfig.fp8_cache) {
             if (sum != 0.0f) inverse *= scale_of(params_.v_scale, work_tile_.sequence, divide(head, rows_.group));
         }
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * rows_.group;
+        if constexpr (kConfig.local) {
+            const int64_t row = work_tile_.first_query + query;
+            params_.lse[kConfig.ragged ? static_cast<int64_t>(head) * params_.queries.total + row
+                                       : (work_tile_.sequence * heads + head) * rows_.sq + row] = end_row(row_max, sum, head).lse;
+            return;
+        }
         const float value = fmaf(row_max, kConfig.fp8_cache ? kLn2 : params_.scale, natural_log(sum));
-        params_.lse[(work_tile_.sequence * heads + head) * rows_.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
+        if constexpr (kConfig.ragged) {
+            params_.lse[static_cast<int64_t>(head) * params_.queries.total + work_tile_.first_query + query] =
+                sum == 0.0f ? sm90::minus_infinity() : value;
+        } else {
+            params_.lse[(work_tile_.sequence * heads + head) * rows_.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
+        }
+    }
+
+    // The sink joins the sums when all splits have been merged, so exactly once.
+    __device__ __forceinline__ RowEnd end_row(float row_max, float sum, int head) const {
+        const float sink = params_.local.sinks == nullptr ? sm90::minus_infinity() : load_sink(params_.local, head);
+        return end_with_sink(row_max, sum, params_.scale, sink);
     }
 
     const ParamsOf<Tuning>& params_;
@@ -262,3 +297,5 @@ private:
 };
 
 }  // namespace flashcore::decode
+
+#include "flashcore/decode/merge_splits.cuh"

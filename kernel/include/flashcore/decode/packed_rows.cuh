@@ -15,6 +15,19 @@ __device__ __forceinline__ PackedRows packed_rows(const Params& params) {
     return rows;
 }
 
+// The rows of a split. With packed queries each sequence has its own number, and no more row tiles than it needs.
+template <class Tuning>
+__device__ __forceinline__ PackedRows packed_rows(const Params& params, const SplitOf<Tuning>& split) {
+    PackedRows rows = packed_rows<Tuning>(params);
+    if constexpr (Tuning::config.ragged) {
+        rows.sq = split.queries();
+        rows.count = rows.sq * rows.group;
+        rows.tile_shift = split.tile_shift();
+        rows.per_work_tile = kRowTileRows << rows.tile_shift;
+    }
+    return rows;
+}
+
 // The first KV head of a work tile.
 __device__ __forceinline__ int kv_head_of(const Params& params, const PackedRows& rows, int work_tile) {
     return params.row_work_tiles == 1 ? work_tile * rows.heads : divide(work_tile, params.row_work_tiles);
@@ -25,11 +38,18 @@ struct WorkTile {
     int sequence;
     int kv_head;    // the first one
     int first_row;  // in packed rows
+    int first_query = 0;
 
     __device__ __forceinline__ WorkTile(const Params& params, const PackedRows& rows, const Split& split)
         : sequence(split.sequence),
           kv_head(kv_head_of(params, rows, split.work_tile)),
           first_row(params.row_work_tiles == 1 ? 0 : (split.work_tile - kv_head * params.row_work_tiles) * rows.per_work_tile) {}
+    // The rows of all sequences are one batch.
+    __device__ __forceinline__ WorkTile(const Params& params, const PackedRows& rows, const RaggedSplit& split)
+        : sequence(0),
+          kv_head(kv_head_of(params, rows, split.work_tile)),
+          first_row(0),
+          first_query(split.first_query) {}
 };
 
 // The query and head of a packed row. `row` counts the rows of the sequence and, if the work tile has one KV head, of that head.
@@ -48,8 +68,8 @@ __device__ __forceinline__ const Unit* query_row(const Params& params, const Pac
                                                  int row) {
     const QueryRow coordinate(rows, work_tile, row);
     const FlashcoreOperand& q = params.q;
-    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride + coordinate.query * q.sequence_stride +
-           coordinate.head * q.head_stride;
+    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride +
+           (work_tile.first_query + coordinate.query) * q.sequence_stride + coordinate.head * q.head_stride;
 }
 
 }  // namespace flashcore::decode

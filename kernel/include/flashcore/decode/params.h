@@ -7,7 +7,9 @@
 #include <type_traits>
 
 #include "flashcore/core/dtype.h"
+#include "flashcore/core/local.h"
 #include "flashcore/core/operand.h"
+#include "flashcore/core/sequence_range.h"
 #include "flashcore/core/variant.h"
 #include "flashcore/decode/config.h"
 #include "flashcore/decode/split_scheduler.h"
@@ -43,6 +45,13 @@ struct PackedRows {
     FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
     FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
     FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
+
+    // Log2 of the row tiles that so many queries need, or of the heads. Fewer row tiles leave more warps for the keys of each.
+    FLASHCORE_HOST_DEVICE constexpr int tile_shift_for(int queries) const {
+        int shift = tile_shift;
+        while (heads == 1 && shift > 0 && kRowTileRows << (shift - 1) >= queries * group) --shift;
+        return shift;
+    }
 
     // The head of a row of a work tile, and its row within that head.
     FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kRowTileRows; }
@@ -90,10 +99,29 @@ struct Fp8Params : Params {
     DType new_dtype;  // of k_new and v_new
 };
 
+// Packed queries: a launch takes the sequences of 1 to max_queries queries. The batch strides of query and output are 0.
+struct RaggedParams : Params {
+    SequenceLengths queries;
+    int max_queries;
+};
+
+// With a window, also of queries that are not packed. Positions of keys and tiles in a split then count from the first tile that
+// any query of the sequence sees, so the work list has no others.
+struct LocalParams : RaggedParams {
+    Local local;
+};
+
 template <class Tuning>
-using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params, Params>;
+using PackedParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
+                                    std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
+template <class Tuning>
+using ParamsOf = std::conditional_t<Tuning::config.local, LocalParams, PackedParamsOf<Tuning>>;
+template <class Tuning>
+using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 
 using DecodeVariant = Variant<Config, Params>;
 using Fp8DecodeVariant = Variant<Config, Fp8Params>;
+using RaggedDecodeVariant = Variant<Config, RaggedParams>;
+using LocalDecodeVariant = Variant<Config, LocalParams>;
 
 }  // namespace flashcore::decode

@@ -98,8 +98,8 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     plan.ctas =
         static_cast<int>(std::min(even > 0 ? even : ctas_per_work_tile(work_tiles, cta_limit), std::max<int64_t>(plan.tiles, 1)));
     const int splits = problem.splits > 0 ? std::min(problem.splits, kMaxForcedSplits) : problem.deterministic ? -1 : 0;
-    // if several CTAs share a work tile, a gap would give them different numbers of tiles
-    const int gap = all_work_tiles < even ? 0 : kGapTiles;
+    // if several CTAs share a work tile, a gap would give them different numbers of tiles. Packed sequences differ anyway
+    const int gap = all_work_tiles < even && !config.ragged ? 0 : kGapTiles;
     plan.split_policy = {log2_of(tile_keys), static_cast<int>(work_tiles), static_cast<int>(problem.batch), splits, 0, gap};
     if (splits != 0) plan.split_policy.max_splits = split_count(plan.split_policy, static_cast<int>(work_tile_tiles));
     plan.counters = splits == 0 ? plan.ctas : all_work_tiles;

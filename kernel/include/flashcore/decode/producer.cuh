@@ -54,6 +54,9 @@ private:
     int entry_ = 0;
 };
 
+struct WindowStart {
+    int skipped;  // keys of the sequence before the first tile of its window
+};
 template <class Tuning>
 class Producer {
 public:
@@ -64,7 +67,7 @@ public:
 
     // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
     __device__ __forceinline__ void find_cta_range() {
-        const WorkList work_list(params_.cache, params_.split_policy, lane_);
+        const WorkList<Tuning> work_list(params_, params_.split_policy, lane_);
         cta_ranges_ = EvenPartition(params_.split_policy.work_tiles * work_list.length(), static_cast<int>(gridDim.x));
         if (lane_ == 0) shared_.cta_ranges = cta_ranges_;
         const int begin = cta_ranges_.begin(static_cast<int>(blockIdx.x));
@@ -72,10 +75,11 @@ public:
     }
 
     __device__ __forceinline__ void run() {
-        SplitIterator<SequenceKeys> splits(params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_,
-                                           SequenceKeys{&params_.cache});
-        Split split;
+        SplitIterator<SequenceKeysOf<Tuning>, kConfig.ragged> splits(
+            params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_, sequence_keys<Tuning>(params_));
+        SplitOf<Tuning> split;
         for (bool first = true; splits.next(split); first = false) {
+            if constexpr (kConfig.ragged) add_queries(split);
             if (!first) prefetch_query(split);
             load(split);
         }
@@ -84,8 +88,15 @@ public:
     }
 
 private:
+    __device__ __forceinline__ void add_queries(RaggedSplit& split) const {
+        const SequenceRange range = sequence_range(params_.queries, split.sequence);
+        const PackedRows rows = packed_rows<Tuning>(params_);
+        split.first_query = range.end - range.length;
+        split.shape = rows.tile_shift_for(range.length) << kQueryBits | range.length;
+    }
+
     // Consumers get a split when its first copies are in flight.
-    __device__ __forceinline__ void push_split(const Split& split) {
+    __device__ __forceinline__ void push_split(const SplitOf<Tuning>& split) {
         work_queue_.wait_empty(shared_.work_queue_ring);
         if (lane_ == 0) {
             shared_.work_queue[work_queue_.slot] = split;
@@ -97,12 +108,12 @@ private:
 
     // A busy memory system answers late. So the query of a later split is prefetched. The first split uses its query at once, so
     // a prefetch would not help.
-    __device__ __forceinline__ void prefetch_query(const Split& split) const {
+    __device__ __forceinline__ void prefetch_query(const SplitOf<Tuning>& split) const {
         constexpr int kCacheLineBytes = 128;
         constexpr int kQueryBytes = kConfig.head_dim * bytes_of(kConfig.dtype);
         constexpr int kCacheLines = kQueryBytes < kCacheLineBytes ? 1 : kQueryBytes / kCacheLineBytes;
         using Unit = std::conditional_t<bytes_of(kConfig.dtype) == 1, uint8_t, uint16_t>;
-        const PackedRows rows = packed_rows<Tuning>(params_);
+        const PackedRows rows = packed_rows<Tuning>(params_, split);
         const WorkTile work_tile(params_, rows, split);
 #pragma unroll 1
         for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
@@ -113,15 +124,44 @@ private:
         }
     }
 
-    __device__ __forceinline__ void load(const Split& split) {
+    __device__ __forceinline__ void load(const SplitOf<Tuning>& split) {
         pages_.enter(split.sequence);
+        if constexpr (kConfig.local) enter_window(split);
         kv_head_ = kv_head_of(params_, packed_rows<Tuning>(params_), split.work_tile);
-        if (params_.cache.new_keys > 0) append(split);
+        if (!kConfig.ragged && params_.cache.new_keys > 0) append(split);
 #pragma unroll 1
         for (int tile = split.first; tile < split.last; ++tile) {
             load(split, tile);
             if (tile == split.first) push_split(split);
         }
+    }
+
+    // Finds where the window of a split's sequence begins, and counts the tiles that follow.
+    __device__ __forceinline__ void enter_window(const SplitOf<Tuning>& split) {
+        const int keys = SequenceKeys{&params_.cache}(split.sequence);
+        window_.skipped = keys - split.keys;
+        if (params_.local.loaded_tiles != nullptr && lane_ == 0) {
+            atomicAdd(params_.local.loaded_tiles, static_cast<unsigned>(split.last - split.first));
+        }
+    }
+
+    // The sequence's keys, also those before the window.
+    __device__ __forceinline__ int all_keys(const Split& split) const {
+        if constexpr (kConfig.local) return window_.skipped + split.keys;
+        return split.keys;
+    }
+
+    __device__ __forceinline__ int key_of_tile(int tile) const {
+        if constexpr (kConfig.local) return window_.skipped + (tile << params_.split_policy.tile_shift);
+        return tile << params_.split_policy.tile_shift;
+    }
+
+    // The first split also appends the new keys before the window.
+    __device__ __forceinline__ int first_new_key(const Split& split) const {
+        if constexpr (kConfig.local) {
+            if (split.first == 0) return 0;
+        }
+        return key_of_tile(split.first);
     }
 
     // One TMA copy for the keys and one for the values of each box. A box is a tile, or a page if that is smaller. Boxes without
@@ -130,7 +170,7 @@ private:
         const int first = tile << params_.split_policy.tile_shift;
         const int keys = max_int(min_int(split.keys - first, 1 << params_.split_policy.tile_shift), 0);
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
-        const int key = first + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // key of this lane's box
+        const int key = key_of_tile(tile) + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
         const int slot = pages_.slot(key);
         if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
@@ -156,11 +196,11 @@ private:
         constexpr int kUnits = kConfig.head_dim / kUnitElements;
         const Cache& cache = params_.cache;
         // New keys are dropped only where the cache is full. Only then the length is read again.
-        const bool all_fit = cache.lengths == nullptr || split.keys < cache.capacity;
+        const bool all_fit = cache.lengths == nullptr || all_keys(split) < cache.capacity;
         const int old =
-            all_fit ? split.keys - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
-        const int first = max_int(split.first << params_.split_policy.tile_shift, old);
-        const int last = min_int(split.last << params_.split_policy.tile_shift, split.keys);
+            all_fit ? all_keys(split) - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
+        const int first = max_int(first_new_key(split), old);
+        const int last = min_int(key_of_tile(split.last), all_keys(split));
         if (first >= last) return;
         const int units = packed_rows<Tuning>(params_).heads * kUnits;  // per key
 #pragma unroll 1
@@ -220,6 +260,7 @@ private:
     WorkPosition begin_{};
     Pages pages_;
     int kv_head_ = 0;
+    [[no_unique_address]] std::conditional_t<kConfig.local, WindowStart, NoWindow> window_;
     sm90::RingPosition<kConfig.stages> ring_;
     sm90::RingPosition<kWorkQueueSlots> work_queue_;
 };

@@ -3,13 +3,38 @@
 
 #include <cstdint>
 
-#include "flashcore/decode/config.h"
-#include "flashcore/decode/split_scheduler.h"
+#include "flashcore/decode/params.h"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/pipeline.cuh"
 #include "flashcore/sm90/smem_descriptor.cuh"
 
 namespace flashcore::decode {
+
+// The window of a split, the same for all of its rows.
+struct SplitWindow {
+    int skipped;       // the sequence's keys before the first tile, known only with a chunk
+    int first_of_all;  // the first key that any row of the sequence sees, counted from that tile
+};
+struct HeldWindow {
+    SplitWindow split;
+    int position[kRowTileRows];  // of the rows, counted like keys from the first tile
+};
+struct NoWindow {};
+
+// What a warp needs of a split when it has attended to all its keys, and of the window meanwhile.
+struct HeldSplit {
+    RaggedSplit split;
+    FixupInfo fixup;
+};
+template <class Tuning>
+struct HeldLocalSplit {
+    SplitOf<Tuning> split;
+    FixupInfo fixup;
+    HeldWindow window;
+};
+template <class Tuning>
+using HeldSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSplit<Tuning>, HeldSplit>;
+struct NothingHeld {};
 
 // A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).
 template <class Tuning>
@@ -21,11 +46,12 @@ struct alignas(kSharedAlignment) SharedStorage {
     float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
     float2 statistics[kConfig.consumer_warps][kRowTileRows];                       // max and sum of every warp's rows
     float2 totals[kConfig.consumer_warps][kRowTileRows];  // max and sum of every row tile, over its warps
-    Split work_queue[kWorkQueueSlots];                    // kNoWorkTile ends the work
+    SplitOf<Tuning> work_queue[kWorkQueueSlots];          // kNoWorkTile ends the work
     sm90::RingBarriers<kWorkQueueSlots> work_queue_ring;
     sm90::RingBarriers<kConfig.stages> ring;
     EvenPartition cta_ranges;  // ranges of the work list, written before __syncthreads
     unsigned finished_splits;  // splits of the work tile that finished before this one
+    [[no_unique_address]] std::conditional_t<holds_split(kConfig), HeldSplitOf<Tuning>[kConfig.consumer_warps], NothingHeld> held;
 
     __device__ __forceinline__ void init_barriers() {
         work_queue_ring.init(kConfig.consumer_warps);

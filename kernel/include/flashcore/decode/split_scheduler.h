@@ -91,6 +91,28 @@ struct Split {
     int cta;        // CTA that processes the split
 };
 
+constexpr int kQueryBits = 8;
+
+// A split of a sequence with packed queries, and what consumers need to know of these.
+struct RaggedSplit : Split {
+    int first_query;  // row of the sequence's first query
+    int shape;        // the number of its queries, and above bit kQueryBits the log2 of their row tiles: registers are short
+
+    FLASHCORE_HOST_DEVICE constexpr int queries() const { return shape & ((1 << kQueryBits) - 1); }
+    FLASHCORE_HOST_DEVICE constexpr int tile_shift() const { return shape >> kQueryBits; }
+};
+
+constexpr int kLeftOut = -1;  // keys of a sequence that has no work in this launch
+
+// Length of a work tile in the work list, with the gap after it.
+template <bool kRagged>
+FLASHCORE_HOST_DEVICE constexpr int length_of(const SplitPolicy& split_policy, int keys) {
+    if constexpr (kRagged) {
+        if (keys == kLeftOut) return 0;
+    }
+    return tiles_of(split_policy, keys) + split_policy.gap;
+}
+
 // Fix-up info: how the splits of a work tile find each other in the workspace.
 struct FixupInfo {
     int split_index;    // number of this split
@@ -99,12 +121,19 @@ struct FixupInfo {
     int first_partial;  // where the first split's partial result goes. The others follow
 };
 
+// Ragged launches split at CTA ranges only, so that registers suffice.
+template <bool kRagged>
+FLASHCORE_HOST_DEVICE constexpr bool splits_at_cta_ranges(const SplitPolicy& split_policy) {
+    return kRagged || split_policy.splits == 0;
+}
+
 // Partial results of different work tiles do not overlap. The CTA with the last of n splits may own the next work tile, and 2
 // (owner + n - 1) >= 2 owner + n.
+template <bool kRagged = false>
 FLASHCORE_HOST_DEVICE constexpr FixupInfo fixup_info(const SplitPolicy& split_policy, const EvenPartition& cta_ranges,
                                                      const Split& split) {
     const int tiles = tiles_of(split_policy, split.keys);
-    if (split_policy.splits != 0) {
+    if (!splits_at_cta_ranges<kRagged>(split_policy)) {
         const int count = split_count(split_policy, tiles);
         const int number = split.sequence * split_policy.work_tiles + split.work_tile;
         return {EvenPartition(tiles, count).owner(split.first), count, number, number * split_policy.max_splits};
@@ -114,8 +143,8 @@ FLASHCORE_HOST_DEVICE constexpr FixupInfo fixup_info(const SplitPolicy& split_po
     return {split.cta - owner, cta_ranges.owner(split.origin + tiles - 1) - owner + 1, owner, 2 * owner};
 }
 
-// Iterates over the splits of one CTA in order. `SequenceKeys` returns the number of keys of a sequence.
-template <class SequenceKeys>
+// Iterates over the splits of one CTA in order. `SequenceKeys` returns the number of keys of a sequence, or kLeftOut if ragged.
+template <class SequenceKeys, bool kRagged = false>
 class SplitIterator {
 public:
     // `begin` is the position of the work tile that holds the first tile of the range.
@@ -133,7 +162,8 @@ public:
     FLASHCORE_HOST_DEVICE bool next(Split& split) {
         while (next_tile_ < end_) {
             const bool in_gap = next_tile_ >= position_.origin + tiles_;
-            const bool found = !in_gap && (split_policy_.splits == 0 ? split_at_cta_ranges(split) : split_by_length(split));
+            const bool found = !in_gap && (splits_at_cta_ranges<kRagged>(split_policy_) ? split_at_cta_ranges(split)
+                                                                                        : split_by_length(split));
             if (next_tile_ >= position_.origin + tiles_) next_work_tile();
             if (found) return true;
         }
@@ -163,7 +193,7 @@ private:
     }
 
     FLASHCORE_HOST_DEVICE void next_work_tile() {
-        position_.origin += tiles_ + split_policy_.gap;
+        position_.origin += kRagged && keys_ == kLeftOut ? 0 : tiles_ + split_policy_.gap;
         next_tile_ = position_.origin;
         if (++position_.sequence == split_policy_.sequences) {
             position_.sequence = 0;
@@ -174,7 +204,7 @@ private:
 
     FLASHCORE_HOST_DEVICE void measure() {
         keys_ = sequence_keys_(position_.sequence);
-        tiles_ = tiles_of(split_policy_, keys_);
+        tiles_ = kRagged && keys_ == kLeftOut ? 0 : tiles_of(split_policy_, keys_);
     }
 
     const SplitPolicy& split_policy_;

@@ -16,6 +16,56 @@ struct SequenceKeys {
     }
 };
 
+// The same for packed queries.
+struct RaggedSequenceKeys {
+    const RaggedParams* params;
+
+    __device__ __forceinline__ int operator()(int sequence) const {
+        const int queries = sequence_range(params->queries, sequence).length;
+        if (queries < 1 || queries > params->max_queries) return kLeftOut;
+        return SequenceKeys{&params->cache}(sequence);
+    }
+};
+
+// How many of a sequence's first keys no query sees. A multiple of a tile, and below the number of keys.
+__device__ __forceinline__ int skipped_keys(const LocalParams& params, int keys, int queries) {
+    const int first = visible_range(params.local.window, keys - queries, keys).first;
+    return min_int(first, max_int(keys - 1, 0)) >> params.split_policy.tile_shift << params.split_policy.tile_shift;
+}
+
+// The keys from the first tile on that a query sees through its window.
+template <bool kRagged>
+struct LocalSequenceKeys {
+    const LocalParams* params;
+
+    __device__ __forceinline__ int operator()(int sequence) const {
+        int keys = 0, queries = params->rows.sq;
+        if constexpr (kRagged) {
+            queries = sequence_range(params->queries, sequence).length;
+            keys = RaggedSequenceKeys{params}(sequence);
+            if (keys == kLeftOut) return keys;
+        } else {
+            keys = SequenceKeys{&params->cache}(sequence);
+        }
+        return keys - skipped_keys(*params, keys, queries);
+    }
+};
+
+template <class Tuning>
+using AllSequenceKeysOf = std::conditional_t<Tuning::config.ragged, RaggedSequenceKeys, SequenceKeys>;
+template <class Tuning>
+using SequenceKeysOf =
+    std::conditional_t<Tuning::config.local, LocalSequenceKeys<Tuning::config.ragged>, AllSequenceKeysOf<Tuning>>;
+
+template <class Tuning>
+__device__ __forceinline__ SequenceKeysOf<Tuning> sequence_keys(const ParamsOf<Tuning>& params) {
+    if constexpr (Tuning::config.ragged || Tuning::config.local) {
+        return {&params};
+    } else {
+        return {&params.cache};
+    }
+}
+
 __device__ __forceinline__ int inclusive_sum(int value, int lane) {
 #pragma unroll
     for (int distance = 1; distance < sm90::kWarpThreads; distance *= 2) {
@@ -27,10 +77,13 @@ __device__ __forceinline__ int inclusive_sum(int value, int lane) {
 
 // Finds where a CTA's range of the work list begins. Each lane adds up some consecutive sequences. With one sequence per lane
 // there is no loop, because its start alone costs a short launch 1 %.
+template <class Tuning>
 class WorkList {
 public:
-    __device__ __forceinline__ WorkList(const Cache& cache, const SplitPolicy& split_policy, int lane)
-        : keys_{&cache}, split_policy_(split_policy), per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
+    __device__ __forceinline__ WorkList(const ParamsOf<Tuning>& params, const SplitPolicy& split_policy, int lane)
+        : keys_(sequence_keys<Tuning>(params)),
+          split_policy_(split_policy),
+          per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
         const int first = lane * per_lane_;
         const int last = min_int(first + per_lane_, split_policy.sequences);
         lane_tiles_ = first < last ? tiles(first) : 0;
@@ -65,10 +118,10 @@ public:
 
 private:
     __device__ __forceinline__ int tiles(int sequence) const {
-        return tiles_of(split_policy_, keys_(sequence)) + split_policy_.gap;
+        return length_of<Tuning::config.ragged>(split_policy_, keys_(sequence));
     }
 
-    SequenceKeys keys_;
+    SequenceKeysOf<Tuning> keys_;
     const SplitPolicy& split_policy_;
     int per_lane_;        // sequences per lane
     int lane_tiles_ = 0;  // tiles and gaps of these

@@ -1,10 +1,12 @@
-// wgmma with fp32 accumulators: D[64 x N] = A[64 x 16] * B[16 x N] (+ D). Only the shapes that a kernel uses.
+// wgmma with fp32 accumulators: D[64 x N] = A[64 x K] * B[K x N] (+ D). K is 16, or 32 for E4M3. Only the shapes that a kernel uses.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
+
+#include "flashcore/ptx/e4m3.h"
 
 namespace flashcore::ptx {
 
@@ -88,6 +90,28 @@ struct Wgmma;
     FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, 256, 128, 128, 129, 130, 131, 132, 133, 134)
 FLASHCORE_DEFINE_WGMMAS(__half, "f16")
 FLASHCORE_DEFINE_WGMMAS(__nv_bfloat16, "bf16")
+
+
+// E4M3 has K-major operands only. The accumulator keeps about 14 bits (docs/fp8.md).
+template <>
+struct Wgmma<E4m3, 128> {
+    __device__ __forceinline__ static void shared(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" FLASHCORE_NAMES_64
+            "}, %64, %65, p, 1, 1;\n}\n"
+            : FLASHCORE_OPERANDS_64(d)
+            : "l"(a), "l"(b), "r"(accumulate));
+    }
+    template <Major kMajor>
+    __device__ __forceinline__ static void registers(float (&d)[64], const uint32_t* a, uint64_t b, int accumulate) {
+        static_assert(kMajor == Major::kK, "there is no transposing form");
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" FLASHCORE_NAMES_64
+            "}, {%64,%65,%66,%67}, %68, p, 1, 1;\n}\n"
+            : FLASHCORE_OPERANDS_64(d)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    }
+};
 
 #undef FLASHCORE_DEFINE_WGMMAS
 #undef FLASHCORE_DEFINE_WGMMA

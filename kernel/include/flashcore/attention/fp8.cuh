@@ -1,0 +1,105 @@
+// What differs for E4M3: how probabilities become the A operand of PV, the range they may have, and the output's columns.
+#pragma once
+
+#include "flashcore/attention/epilogue.cuh"
+#include "flashcore/attention/params.h"
+#include "flashcore/attention/softmax.cuh"
+#include "flashcore/attention/value_order.h"
+
+namespace flashcore::attention {
+
+// Probabilities are stored times 2^kProbabilityOffset. A stored one reaches the largest E4M3, 448, if a score exceeds the
+// subtracted max by kFp8ThresholdLog2. Otherwise it saturates, and the output is wrong. The smallest are 2^-9.
+#ifndef FLASHCORE_FP8_OFFSET
+#define FLASHCORE_FP8_OFFSET 7
+#endif
+constexpr int kProbabilityOffset = FLASHCORE_FP8_OFFSET;
+constexpr float kFp8ThresholdLog2 = 8.75f - kProbabilityOffset;
+static_assert(kProbabilityOffset + kFp8ThresholdLog2 <= 8.8f, "2^8.807 is 448");
+static_assert(kProbabilityOffset >= 0 && kFp8ThresholdLog2 >= 0.0f, "the largest score has a probability of at least 1");
+constexpr float kProbabilityUnit = 1.0f / (1 << kProbabilityOffset);
+
+__device__ __forceinline__ float descale(const Descale& factors, int batch, int kv_head) {
+    return factors.data == nullptr ? 1.0f : __ldg(factors.data + batch * factors.batch_stride + kv_head * factors.head_stride);
+}
+
+// The factor of a tile's scores in powers of two, and their sign. As core/score_scale.h.
+struct ScoreFactor {
+    float log2;
+    float sign;
+};
+__device__ __forceinline__ ScoreFactor score_factor(const Params& params, float factor) {
+    constexpr float kSmallestNormal = 1.17549435e-38f;
+    const float magnitude = params.scale_log2 * fabsf(factor);
+    if (magnitude < kSmallestNormal) return {1.0f, 0.0f};
+    return {magnitude, params.score_sign * copysignf(1.0f, factor)};
+}
+
+// As exponentiate in softmax.cuh. A word has four places of one row.
+template <int kCount>
+__device__ __forceinline__ void exponentiate_e4m3(const float (&scores)[kCount], const float (&row_max_scaled)[kRowsPerLane],
+                                                  float scale, float (&block_sum)[kRowsPerLane],
+                                                  uint32_t (&probabilities)[kCount / 4]) {
+    const float shift[kRowsPerLane] = {kProbabilityOffset - row_max_scaled[0], kProbabilityOffset - row_max_scaled[1]};
+#pragma unroll
+    for (int i = 0; i < kCount; i += 8) {
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) {
+            float p[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) p[j] = ptx::exp2_approx(fmaf(scores[i + j / 2 * 4 + 2 * r + j % 2], scale, shift[r]));
+            const float sum = (p[0] + p[1]) + (p[2] + p[3]);
+            block_sum[r] = i == 0 ? sum : block_sum[r] + sum;
+            probabilities[i / 4 + r] = ptx::pack_e4m3(p[0], p[1], p[2], p[3]);
+        }
+    }
+}
+
+// Whether a stored probability is 448, so that it may have been larger, or NaN. None has a sign.
+template <int kWords>
+__device__ __forceinline__ bool saturates(const uint32_t (&probabilities)[kWords]) {
+    uint32_t reached = 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) reached |= probabilities[i] + 0x02020202u;  // 0x7E is 448, 0x7F is NaN
+    return (reached & 0x80808080u) != 0;
+}
+
+// As store_lse in epilogue.cuh, with the scale of a (batch, KV head). The sums are without the offset.
+__device__ __forceinline__ void store_fp8_lse(const Params& params, const RowCoordinate& coordinate, const SoftmaxState& state,
+                                              float scale, int lane) {
+    if (params.lse == nullptr || lane % kQuadLanes != 0) return;
+    float* lse = params.lse + coordinate.batch * params.lse_batch_stride + coordinate.head * params.lse_head_stride;
+#pragma unroll
+    for (int r = 0; r < kRowsPerLane; ++r) {
+        const int row = coordinate.row + r * sm90::kCoreMatrixRows;
+        const float value = fmaf(state.row_max[r], scale, natural_log(state.row_sum[r]));
+        if (row < params.sq) lse[row] = state.row_sum[r] == 0.0f ? minus_infinity() : value;
+    }
+}
+
+// Writes a thread's two rows in bf16, 64 contiguous bytes per quad. It skips rows past the end.
+template <int kCount>
+__device__ __forceinline__ void store_permuted_rows(const Params& params, const RowCoordinate& coordinate,
+                                                    const float (&output)[kCount], const Rescale& inverse, int lane) {
+    asm volatile("" : "+r"(lane));  // compute addresses here, do not keep them in registers during the main loop
+    const Output& out = params.out;
+    auto* const data =
+        static_cast<__nv_bfloat16*>(out.data) + coordinate.batch * out.batch_stride + coordinate.head * out.head_stride;
+#pragma unroll
+    for (int r = 0; r < kRowsPerLane; ++r) {
+        const int row = coordinate.row + r * sm90::kCoreMatrixRows;
+        __nv_bfloat16* const columns = data + row * out.sequence_stride + lane % kQuadLanes * 8;
+#pragma unroll
+        for (int first = 0; first < 2 * kCount; first += 32) {
+            uint32_t words[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float* pair = output + first / 2 + 4 * i + 2 * r;
+                words[i] = ptx::pack<__nv_bfloat16>(pair[0] * inverse.factor[r], pair[1] * inverse.factor[r]);
+            }
+            if (row < params.sq) *reinterpret_cast<uint4*>(columns + first) = make_uint4(words[0], words[1], words[2], words[3]);
+        }
+    }
+}
+
+}  // namespace flashcore::attention

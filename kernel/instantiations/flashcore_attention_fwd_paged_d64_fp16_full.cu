@@ -1,0 +1,24 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/attention/forward.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::attention::Config config = {
+        .head_dim = 64, .dtype = flashcore::attention::DType::kFp16, .causal = false, .tile_m = 192,
+        .tile_n = 128, .q_stages = 2, .kv_stages = 3, .consumer_warpgroups = 3,
+        .ping_pong_barrier = true, .query_in_registers = false,
+        .tma_store_epilogue = true, .stale_max_speculation = true,
+        .recompute_qk = false, .paged_kv = true};
+};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = 148480;
+static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_attention_fwd_paged_d64_fp16_full(const __grid_constant__ flashcore::attention::PagedParams params) {
+    flashcore::attention::forward<Tuning>(params);
+}
+
+extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_paged_d64_fp16_full_variant = {
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_paged_d64_fp16_full, kThreads, kSharedBytes, flashcore::attention::LocalParams>};

@@ -1,0 +1,24 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/attention/forward.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::attention::Config config = {
+        .head_dim = 128, .dtype = flashcore::attention::DType::kE4m3, .causal = false, .tile_m = 128,
+        .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 2,
+        .ping_pong_barrier = false, .query_in_registers = false,
+        .tma_store_epilogue = false, .stale_max_speculation = true,
+        .recompute_qk = false, .paged_kv = false, .flush_interval = 4};
+};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = 164864;
+static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_e4m3_fwd_d128_full(const __grid_constant__ flashcore::attention::Fp8Params params) {
+    flashcore::attention::forward<Tuning>(params);
+}
+
+extern "C" const flashcore::attention::Fp8AttentionVariant flashcore_e4m3_fwd_d128_full_variant = {
+    Tuning::config, flashcore::launch<flashcore_e4m3_fwd_d128_full, kThreads, kSharedBytes, flashcore::attention::Fp8Params>};

@@ -1,0 +1,4 @@
+// As variants.h: none of these.
+#pragma once
+
+#define FLASHCORE_ATTENTION_LOCAL_VARIANTS(X)

@@ -1,0 +1,218 @@
+// Host launcher of the attention forward in E4M3: validate, transpose the values, encode the tensor maps, launch.
+#include <algorithm>
+
+#include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3_transpose_variants.h"
+#include "flashcore/attention/e4m3_variants.h"
+#include "flashcore/attention/plan.h"
+#include "flashcore/attention/transpose_params.h"
+#include "flashcore/attention/value_order.h"
+#include "flashcore/core/arguments.h"
+#include "flashcore/core/device.h"
+#include "flashcore/core/score_scale.h"
+#include "flashcore/core/tensor_map.h"
+
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::Fp8AttentionVariant name;
+FLASHCORE_E4M3_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::TransposeVariant name;
+FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+
+namespace flashcore::attention {
+namespace {
+
+#define FLASHCORE_ADDRESS(name) &name,
+constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+#undef FLASHCORE_ADDRESS
+// The last one is null, so that a build of a single entry function has no empty list.
+
+using Arguments = FlashcoreE4m3Arguments;
+using TransposeArguments = FlashcoreE4m3TransposeArguments;
+
+constexpr int64_t kCounterBytes = 128;  // the tile counter, at the beginning of the workspace
+
+int64_t blocks_of(int64_t sk) { return (sk + kValueKeys - 1) / kValueKeys; }
+
+Status check_values(const FlashcoreOperand& v, DType dtype, int64_t head_dim, int64_t sk, int64_t kv_heads, int64_t batch) {
+    const int64_t bytes = bytes_of(dtype);
+    return check_tensor({"v",
+                         v.data,
+                         {head_dim, sk, kv_heads, batch},
+                         {v.sequence_stride * bytes, v.head_stride * bytes, v.batch_stride * bytes},
+                         {}});
+}
+
+Status transpose_on_device(const TransposeArguments& args) {
+    const int64_t blocks = blocks_of(args.sk);
+    const int64_t sequences = args.batch * args.kv_heads;
+    if (sequences == 0 || blocks == 0) return Status::kOk;
+    if (sequences > kTileLimit / blocks) {
+        return fail(Status::kInvalidArgument, "batch: batch * kv_heads * blocks of 128 keys must not exceed 2^30");
+    }
+    const TransposeVariant* variant = nullptr;
+    for (const TransposeVariant* candidate : kTransposeVariants) {
+        if (candidate != nullptr && static_cast<int32_t>(candidate->config.source) == args.dtype) variant = candidate;
+    }
+    if (variant == nullptr) return fail(Status::kInvalidArgument, "dtype: no kernel of this library transposes %d", args.dtype);
+    const TransposeParams params{args.v.data,
+                                 args.v.batch_stride,
+                                 args.v.sequence_stride,
+                                 args.v.head_stride,
+                                 static_cast<uint8_t*>(args.values),
+                                 {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride},
+                                 static_cast<int>(args.sk),
+                                 static_cast<int>(blocks),
+                                 static_cast<int>(args.kv_heads)};
+    return check(variant->launch(params, static_cast<int>(blocks * sequences), static_cast<cudaStream_t>(args.stream)), "launch");
+}
+
+Status transpose(const TransposeArguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_extent("dtype", args.dtype, 0, static_cast<int64_t>(DType::kE4m3)));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("head_dim", args.head_dim, kValueColumns, kValueColumns));
+    if (args.batch * args.kv_heads == 0 || args.sk == 0) return Status::kOk;
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("values", args.values, kTensorAlignment));
+    FLASHCORE_RETURN_IF_FAILED(
+        check_values(args.v, static_cast<DType>(args.dtype), args.head_dim, args.sk, args.kv_heads, args.batch));
+    Device device;
+    DeviceScope scope;
+    FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
+    FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    return transpose_on_device(args);
+}
+
+Status check_arguments(const Arguments& args) {
+    struct {
+        int32_t dtype, max_ctas;
+        float scale;
+        int64_t batch, heads, kv_heads;
+    } const numbers{static_cast<int32_t>(DType::kBf16), args.max_ctas, args.scale, args.batch, args.heads, args.kv_heads};
+    FLASHCORE_RETURN_IF_FAILED(check_attention(numbers));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
+    if (args.head_dim != kValueColumns) {
+        return fail(Status::kInvalidArgument, "head_dim: must be 128 for E4M3, but is %lld",
+                    static_cast<long long>(args.head_dim));
+    }
+    return check_extent("transposed", args.transposed, 0, 1);
+}
+
+int64_t value_bytes(const Arguments& args) {
+    return args.batch * args.kv_heads * kValueColumns * blocks_of(args.sk) * kValueKeys;
+}
+
+Status check_pointers(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kCounterBytes));
+    const int64_t needed = kCounterBytes + (args.transposed != 0 ? 0 : value_bytes(args));
+    if (args.workspace_bytes < needed) {
+        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
+                    static_cast<long long>(needed), static_cast<long long>(args.workspace_bytes));
+    }
+    constexpr int64_t kOutBytes = 2;
+    FLASHCORE_RETURN_IF_FAILED(check_tensor(
+        {"out",
+         args.out.data,
+         {args.head_dim, args.sq, args.heads, args.batch},
+         {args.out.sequence_stride * kOutBytes, args.out.head_stride * kOutBytes, args.out.batch_stride * kOutBytes},
+         {}}));
+    if (args.sk == 0) return Status::kOk;
+    if (args.transposed != 0) return check_pointer("v", args.v.data, kTensorAlignment);
+    return check_values(args.v, DType::kE4m3, args.head_dim, args.sk, args.kv_heads, args.batch);
+}
+
+Status encode_rows(const char* name, const FlashcoreOperand& operand, const Arguments& args, int64_t length, int64_t heads,
+                   int box_rows, CUtensorMap& map) {
+    return encode({name,
+                   operand.data,
+                   {args.head_dim, length, heads, args.batch, 1},
+                   {operand.sequence_stride, operand.head_stride, operand.batch_stride, 0},
+                   {kValueColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
+                   kTensorRank},
+                  DType::kE4m3, map);
+}
+
+// `values` are the transposed values.
+Status encode_maps(const Arguments& args, void* values, const Config& config, Params& params) {
+    FLASHCORE_RETURN_IF_FAILED(encode_rows("q", args.q, args, args.sq, args.heads, kWarpgroupRows, params.q));
+    params.k = params.v = params.q;  // no key is loaded, and an empty tensor has no map
+    if (args.sk == 0) return Status::kOk;
+    FLASHCORE_RETURN_IF_FAILED(encode_rows("k", args.k, args, args.sk, args.kv_heads, config.tile_n, params.k));
+    const int64_t row = blocks_of(args.sk) * kValueKeys;
+    const int64_t head = row * kValueColumns;
+    return encode({"v",
+                   values,
+                   {row, kValueColumns, args.kv_heads, args.batch, 1},
+                   {row, head, head * args.kv_heads, 0},
+                   {kValueKeys, kValueColumns, 1, 1, 1},
+                   kTensorRank},
+                  DType::kE4m3, params.v);
+}
+
+void fill(const Arguments& args, Fp8Params& params) {
+    params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
+                  static_cast<int>(args.head_dim)};
+    params.lse = args.lse;
+    params.lse_batch_stride = args.heads * args.sq;
+    params.lse_head_stride = args.sq;
+    params.tile_counter = static_cast<TileCounter*>(args.workspace);
+    params.sq = static_cast<int>(args.sq);
+    params.sk = static_cast<int>(args.sk);
+    params.heads = static_cast<int>(args.heads);
+    params.heads_per_kv_head = static_cast<int>(args.heads / args.kv_heads);
+    const ScoreScale score = score_scale(args.scale);
+    params.score_sign = score.sign;
+    params.scale_log2 = score.log2;
+    params.scale = score.magnitude;
+    params.q_descale = {args.q_scale, args.q_scale_batch_stride, args.q_scale_head_stride};
+    params.k_descale = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride};
+    params.v_descale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
+}
+
+Status forward(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
+    const Fp8AttentionVariant* variant = nullptr;
+    for (const Fp8AttentionVariant* candidate : kVariants) {
+        if (candidate != nullptr && candidate->config.causal == (args.causal != 0)) variant = candidate;
+    }
+    if (variant == nullptr) return fail(Status::kInvalidArgument, "causal: no kernel of this library has it");
+    const Problem problem{DType::kE4m3, args.causal != 0, args.head_dim, args.batch * args.heads, args.sq, args.sk};
+    if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
+    if (problem.sequences > kTileLimit / std::max(row_tiles(variant->config, problem), blocks_of(args.sk))) {
+        return fail(Status::kInvalidArgument, "batch: batch * heads * tiles of 128 rows must not exceed 2^30");
+    }
+    FLASHCORE_RETURN_IF_FAILED(check_pointers(args));
+    Device device;
+    DeviceScope scope;
+    FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
+    FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    void* values = args.transposed != 0 ? args.v.data : static_cast<uint8_t*>(args.workspace) + kCounterBytes;
+    Fp8Params params{};
+    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, values, variant->config, params));
+    if (args.transposed == 0) {
+        FLASHCORE_RETURN_IF_FAILED(transpose_on_device({sizeof(TransposeArguments), args.device, static_cast<int32_t>(DType::kE4m3),
+                                                        0, args.batch, args.kv_heads, args.sk, args.head_dim, args.v, nullptr, 0,
+                                                        0, values, args.stream}));
+    }
+    fill(args, params);
+    const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    params.schedule = launch_plan.schedule;
+    constexpr int kHalf = 2;  // E4M3 takes half the bytes that the plan counts
+    params.schedule.group =
+        static_cast<int>(group_size(variant->config.causal, variant->config.head_dim / kHalf, problem.sk, problem.sequences));
+    return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+}
+
+}  // namespace
+}  // namespace flashcore::attention
+
+extern "C" int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* arguments) {
+    return static_cast<int>(flashcore::call(flashcore::attention::forward, arguments));
+}
+
+extern "C" int flashcore_e4m3_transpose(const FlashcoreE4m3TransposeArguments* arguments) {
+    return static_cast<int>(flashcore::call(flashcore::attention::transpose, arguments));
+}

@@ -1,0 +1,287 @@
+// Calls of PyTorch's operators without Python, on PyTorch's stable ABI.
+//
+// Python defines the operators, checks arguments and prepares launches (flashcore/ops.py). The first call with some shapes, strides
+// and options goes there through a fallback operator, which leaves a recording of its launch. Later calls with other addresses replay
+// the recording, in the workspace of Python's launches. A replay that is refused goes to the fallback as well, so messages come from
+// one place.
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "torch_abi.h"
+#include "torch_workspaces.h"
+
+// One launch, as Python passes it. Words are 8 bytes.
+struct FlashcoreRecording {
+    int (*launch)(const void* arguments);
+    const uint64_t* words;  // the argument structure without addresses
+    int64_t word_count;
+    const int64_t* addresses;  // pairs: word, argument of the operator
+    int64_t address_count;
+    int64_t out_word;  // of a new output, or -1
+    int64_t lse_word;  // of a new log-sum-exp, or -1
+    int64_t out_rank;
+    int64_t out_sizes[4];
+    int64_t lse_rank;
+    int64_t lse_sizes[4];
+    int64_t out_is_bfloat16;
+    int64_t workspace_word;
+    int64_t workspace_bytes;
+    int64_t stream_word;
+    int64_t device;
+};
+
+namespace flashcore::torch_ops {
+namespace {
+
+constexpr size_t kMaxWords = 192;
+constexpr size_t kMaxOperators = 8;
+constexpr size_t kMaxRecordings = 4096;  // of an operator. Then all are dropped, so that old shapes do not stay
+constexpr int kFunctional = 0;           // returns a new output and log-sum-exp
+constexpr int kWrites = 1;               // returns nothing
+constexpr int kFlash3 = 2;               // returns the output, which may be an argument, the log-sum-exp, and two undefined tensors
+
+// A capture needs a workspace of its own, which Python keeps. The default stream cannot be captured.
+bool is_capturing(void* stream) {
+    using Query = int (*)(void*, int*);
+    static const Query query = [] {
+        void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+        return driver == nullptr ? nullptr : reinterpret_cast<Query>(dlsym(driver, "cuStreamIsCapturing"));
+    }();
+    int status = 0;
+    return stream != nullptr && (query == nullptr || query(stream, &status) != 0 || status != 0);
+}
+
+struct Recording {
+    std::atomic<int> owners{1};
+    FlashcoreRecording plan;
+    std::vector<uint64_t> words;
+    std::vector<std::pair<int64_t, int64_t>> addresses;
+};
+
+struct Operator {
+    std::string name;
+    std::string fallback;
+    std::string signature;  // a letter per argument: T tensor, i int, f float, b bool, in capitals (U for tensors) if it may be None
+    int returns = kFunctional;
+    int32_t device_type = 0;
+    bool has_streams = true;
+    int64_t out = -1;  // the argument that receives the output, or -1
+    std::mutex mutex;
+    std::unordered_map<std::string, Shared<Recording>> recordings;
+};
+
+std::array<Operator, kMaxOperators> operators;
+size_t operator_count = 0;
+thread_local Shared<Recording> pending;
+thread_local std::string failure;
+thread_local bool has_failed = false;
+
+template <class T>
+void append(std::string& key, T value) {
+    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void append_tensor(std::string& key, AtenTensorHandle tensor) {
+    int32_t dtype = 0, type = 0, index = 0;
+    int64_t rank = 0;
+    int64_t *sizes = nullptr, *strides = nullptr;
+    check(torch_abi.get_dtype(tensor, &dtype), "dtype");
+    check(torch_abi.get_device_type(tensor, &type), "device");
+    check(torch_abi.get_device_index(tensor, &index), "device");
+    check(torch_abi.get_dim(tensor, &rank), "dim");
+    check(torch_abi.get_sizes(tensor, &sizes), "sizes");
+    check(torch_abi.get_strides(tensor, &strides), "strides");
+    append(key, static_cast<int64_t>(dtype) << 32 | static_cast<int64_t>(type) << 16 | (index & 0xff) << 8 | (rank & 0xff));
+    key.append(reinterpret_cast<const char*>(sizes), static_cast<size_t>(rank) * sizeof(int64_t));
+    key.append(reinterpret_cast<const char*>(strides), static_cast<size_t>(rank) * sizeof(int64_t));
+}
+
+bool is_optional(char kind) { return kind >= 'A' && kind <= 'Z' && kind != 'T'; }
+bool is_tensor(char kind) { return kind == 'T' || kind == 'U'; }
+
+// The value of an argument, or null if it is None.
+const StableIValue* value_of(const Operator& op, const StableIValue* stack, size_t i) {
+    return is_optional(op.signature[i]) ? reinterpret_cast<const StableIValue*>(stack[i]) : &stack[i];
+}
+
+AtenTensorHandle tensor_of(const Operator& op, const StableIValue* stack, int64_t i) {
+    const StableIValue* value = i < 0 ? nullptr : value_of(op, stack, static_cast<size_t>(i));
+    return value == nullptr ? nullptr : reinterpret_cast<AtenTensorHandle>(*value);
+}
+
+// Everything about the call but addresses.
+std::string make_key(const Operator& op, const StableIValue* stack) {
+    std::string key;
+    key.reserve(1024);
+    for (size_t i = 0; i < op.signature.size(); ++i) {
+        const StableIValue* value = value_of(op, stack, i);
+        key.push_back(value == nullptr ? '-' : '+');
+        if (value == nullptr) continue;
+        if (is_tensor(op.signature[i])) {
+            append_tensor(key, reinterpret_cast<AtenTensorHandle>(*value));
+        } else if ((op.signature[i] | 0x20) == 'b') {
+            key.push_back((*value & 0xff) != 0 ? '1' : '0');
+        } else {
+            append(key, *value);
+        }
+    }
+    return key;
+}
+
+void free_arguments(const Operator& op, StableIValue* stack) {
+    for (size_t i = 0; i < op.signature.size(); ++i) {
+        const StableIValue* value = value_of(op, stack, i);
+        if (value == nullptr) continue;
+        if (is_tensor(op.signature[i])) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(*value));
+        if (is_optional(op.signature[i])) delete value;
+    }
+}
+
+// Returns false if the launch was refused or needs Python.
+bool replay(const Operator& op, const Recording& recording, StableIValue* stack) {
+    const FlashcoreRecording& plan = recording.plan;
+    void* const stream = op.has_streams ? current_stream(plan.device) : nullptr;
+    if (is_capturing(stream)) return false;
+    const uint64_t workspace =
+        find_workspace({reinterpret_cast<const void*>(plan.launch), plan.device, stream}, plan.workspace_bytes);
+    if (workspace == 0) return false;
+    std::array<uint64_t, kMaxWords> words;
+    std::memcpy(words.data(), recording.words.data(), recording.words.size() * sizeof(uint64_t));
+    for (const auto& [word, argument] : recording.addresses) words[word] = address_of(tensor_of(op, stack, argument));
+    Tensor out, lse;
+    if (plan.out_word >= 0) {
+        const int32_t dtype = plan.out_is_bfloat16 != 0 ? torch_abi.dtype_bfloat16() : torch_abi.dtype_float16();
+        out = empty(plan.out_sizes, plan.out_rank, dtype, op.device_type, plan.device);
+        words[plan.out_word] = address_of(out.get());
+    }
+    if (plan.lse_word >= 0) {
+        lse = empty(plan.lse_sizes, plan.lse_rank, torch_abi.dtype_float32(), op.device_type, plan.device);
+        words[plan.lse_word] = address_of(lse.get());
+    }
+    words[plan.workspace_word] = workspace;
+    words[plan.stream_word] = reinterpret_cast<uint64_t>(stream);
+    if (plan.launch(words.data()) != 0) return false;
+    if (out.get() == nullptr && op.returns == kFlash3) {
+        AtenTensorHandle same = nullptr;
+        check(torch_abi.new_tensor_handle(tensor_of(op, stack, op.out), &same), "new_tensor_handle");
+        out = Tensor(same);
+    }
+    free_arguments(op, stack);
+    if (op.returns == kWrites) return true;
+    stack[0] = out.release();
+    stack[1] = lse.release();
+    for (int i = 2; op.returns == kFlash3 && i < 4; ++i) {
+        AtenTensorHandle undefined = nullptr;
+        check(torch_abi.new_uninitialized_tensor(&undefined), "undefined");
+        stack[i] = reinterpret_cast<StableIValue>(undefined);
+    }
+    return true;
+}
+
+void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) {
+    if (inputs != op.signature.size()) throw std::runtime_error("flashcore: " + op.name + " has another schema");
+    const std::string key = make_key(op, stack);
+    Shared<Recording> recording;
+    {
+        const std::lock_guard<std::mutex> lock(op.mutex);
+        const auto found = op.recordings.find(key);
+        if (found != op.recordings.end()) recording = found->second;
+    }
+    if (recording && replay(op, *recording, stack)) return;
+    pending = {};
+    has_failed = false;
+    check(torch_abi.call_dispatcher(op.fallback.c_str(), "", stack), op.name.c_str());
+    if (has_failed) {
+        for (uint64_t i = 0; i < outputs; ++i) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(stack[i]));
+        throw std::runtime_error(failure);
+    }
+    if (pending) {
+        const std::lock_guard<std::mutex> lock(op.mutex);
+        if (op.recordings.size() >= kMaxRecordings) op.recordings.clear();
+        op.recordings[key] = pending;
+        pending = {};
+    }
+}
+
+template <size_t I>
+void boxed(StableIValue* stack, uint64_t inputs, uint64_t outputs) {
+    call(operators[I], stack, inputs, outputs);
+}
+
+using Boxed = void (*)(StableIValue*, uint64_t, uint64_t);
+constexpr std::array<Boxed, kMaxOperators> kBoxed = {boxed<0>, boxed<1>, boxed<2>, boxed<3>,
+                                                     boxed<4>, boxed<5>, boxed<6>, boxed<7>};
+
+}  // namespace
+}  // namespace flashcore::torch_ops
+
+// Finds PyTorch's functions in a library, by its handle of dlopen. Returns null, or the name of a missing function.
+extern "C" const char* flashcore_ops_bind(void* library) { return flashcore::torch_ops::torch_abi.bind(library); }
+
+// Registers the kernel of an operator that Python has defined. The key is CUDA, or in tests CPU. `out` is the argument that receives
+// the output, or -1. Returns 0, or 1 if PyTorch refuses.
+extern "C" int flashcore_ops_register(const char* space, const char* name, const char* key, const char* signature, int returns,
+                                      int64_t out) {
+    using namespace flashcore::torch_ops;
+    if (operator_count == kMaxOperators) return 1;
+    Operator& op = operators[operator_count];
+    op.name = std::string(space) + "::" + name;
+    op.fallback = std::string(space) + "::_" + name + "_in_python";
+    op.signature = signature;
+    op.returns = returns;
+    op.out = out;
+    op.has_streams = std::strcmp(key, "CUDA") == 0;
+    op.device_type = op.has_streams ? torch_abi.device_type_cuda() : torch_abi.device_type_cpu();
+    TorchLibraryHandle library = nullptr;  // kept: deleting it removes the kernel
+    if (torch_abi.library_init_impl(space, key, __FILE__, __LINE__, &library) != AOTI_TORCH_SUCCESS) return 1;
+    if (torch_abi.library_impl(library, name, kBoxed[operator_count]) != AOTI_TORCH_SUCCESS) return 1;
+    ++operator_count;
+    return 0;
+}
+
+// Keeps a launch of the fallback that runs in this thread. Returns 0, or 1 if it cannot be replayed.
+extern "C" int flashcore_ops_keep(const FlashcoreRecording* plan) {
+    using namespace flashcore::torch_ops;
+    if (plan->word_count > static_cast<int64_t>(kMaxWords)) return 1;
+    Shared<Recording> recording(new Recording);
+    recording->plan = *plan;
+    recording->words.assign(plan->words, plan->words + plan->word_count);
+    for (int64_t i = 0; i < plan->address_count; ++i) {
+        recording->addresses.emplace_back(plan->addresses[2 * i], plan->addresses[2 * i + 1]);
+    }
+    recording->plan.words = nullptr;
+    recording->plan.addresses = nullptr;
+    pending = recording;
+    return 0;
+}
+
+// Lends a workspace, zero at first, to the replayed launches of an entry function on a stream. The launches there run in order.
+extern "C" void flashcore_ops_lend(const void* launch, int64_t device, void* stream, void* address, int64_t bytes) {
+    using namespace flashcore::torch_ops;
+    keep_workspace({launch, device, stream}, {reinterpret_cast<uint64_t>(address), bytes});
+}
+
+// Lets the operator whose fallback runs in this thread raise this message.
+extern "C" void flashcore_ops_fail(const char* message) {
+    flashcore::torch_ops::failure = message;
+    flashcore::torch_ops::has_failed = true;
+}
+
+// Forgets all launches, because another library was loaded.
+extern "C" void flashcore_ops_clear() {
+    using namespace flashcore::torch_ops;
+    for (size_t i = 0; i < operator_count; ++i) {
+        const std::lock_guard<std::mutex> lock(operators[i].mutex);
+        operators[i].recordings.clear();
+    }
+}

@@ -1,0 +1,195 @@
+"""Subject: FlashCore's attention forward in E4M3, d = 128.
+
+Parameters: ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``causal``, ``max_ctas``, ``input`` (draws.py, or ``ones``: values of 1
+plus noise of 0.05, whose sums lose what the tensor cores cut off), ``values`` (e4m3, or fp16 or bf16, which the transposition rounds).
+
+Tensors are bytes. Their scales are powers of two. PyTorch's own result rounds its probabilities to E4M3 too, relative to the largest of
+a row, and adds in float32. It is what two exact levels of accumulation would give. Its scores keep 12 bits, which gives about the error of
+the tensor cores: they cut each of 32 products to 14 bits of the largest (docs/fp8.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pathlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+KERNEL = pathlib.Path(__file__).resolve().parents[1]
+
+
+def _load_neighbour(name: str) -> ModuleType:
+    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
+    module = ModuleType(f"flashcore_subjects_{name}")
+    SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
+    return module
+
+
+draws, fp8 = _load_neighbour("draws"), _load_neighbour("fp8")
+D, BLOCK = 128, 128
+OUT_BYTES, LSE_BYTES = 2, 4
+MMA_COLUMNS, SCORE_BITS = 32, 12
+OFFSET = 8  # powers of two: the largest probability of a row is 256
+CHUNK = 2**27  # scores that the reference computes at once
+DEVICE = "cuda"
+SOURCES = ("e4m3", "fp16", "bf16")
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("b", "h", "hkv", "sq", "sk")),
+    "causal": False,
+    "max_ctas": 0,
+    "input": "normal",
+    "values": "e4m3",
+}
+INPUTS = ("normal", "large", "rising", "falling", "constant", "onehot", "ones")
+
+
+def build(root: pathlib.Path) -> dict[str, Any]:
+    """Read the build and its limits from kernel/variants.toml."""
+    table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
+    groups = (table["e4m3"], table["e4m3_transpose"])
+    entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
+    return {
+        **{key: table["e4m3"][key] for key in ("library", "launchers", "includes", "binding")},
+        "entries": [
+            {
+                "symbol": entry["symbol"],
+                "source": f"kernel/instantiations/{entry['symbol']}.cu",
+                "max_waits_per_hgmma": None,
+                **{key: entry[key] for key in ("max_registers", "requires", "dynamic_shared_bytes")},
+            }
+            for entry in entries
+        ],
+    }
+
+
+def problem(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Count the work of one workload. Transposing reads and writes the values once more."""
+    p = _complete(params)
+    rows = min(p["sq"], p["sk"])  # that see a key
+    pairs = rows * (rows + 1) // 2 + (p["sk"] - rows) * rows if p["causal"] else p["sq"] * p["sk"]
+    queries, keys = p["b"] * p["h"] * p["sq"], p["b"] * p["hkv"] * p["sk"]
+    entry = f"flashcore_e4m3_fwd_d128_{'causal' if p['causal'] else 'full'}"
+    return {
+        "flops": 4.0 * D * p["b"] * p["h"] * pairs,
+        "bytes": float(queries * (D * (1 + OUT_BYTES) + LSE_BYTES) + 4 * keys * D),
+        "entries": [f"flashcore_e4m3_transpose_{p['values']}", entry] if keys else [entry],
+    }
+
+
+def load(library: pathlib.Path) -> None:
+    """Use this library."""
+    if str(KERNEL) not in sys.path:
+        sys.path.insert(0, str(KERNEL))
+    import flashcore
+
+    flashcore.load(library)
+
+
+def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Draw tensors on the current CUDA device, and add the options."""
+    import torch
+
+    p = _complete(params)
+    generator = torch.Generator(device=DEVICE).manual_seed(seed)
+    kind = "normal" if p["input"] == "ones" else p["input"]
+    q, k, v = draws.INPUTS[kind]({**p, "d": D, "scale": 1.0}, generator)
+    if p["input"] == "ones":
+        v = 1.0 + 0.05 * v
+    scales = {f"{name}_scale": fp8.make_scale(p, step) for step, name in enumerate("qkv", start=1)}
+    group = p["h"] // p["hkv"]
+    q = fp8.quantise(q, scales["q_scale"].repeat_interleave(group, dim=1)[:, None])
+    k = fp8.quantise(k, scales["k_scale"][:, None])
+    source = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(p["values"])
+    v = fp8.quantise(v, scales["v_scale"][:, None]) if source is None else v.to(source)
+    return {"q": q, "k": k, "v": v, **scales, **{key: p[key] for key in ("causal", "max_ctas")}}
+
+
+def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Allocate ``out`` in bfloat16 and ``lse`` (batch, heads, queries)."""
+    import torch
+
+    b, sq, h, _ = inputs["q"].shape
+    lse = torch.empty((b, h, sq), dtype=torch.float32, device=DEVICE)
+    return {"out": torch.empty_like(inputs["q"], dtype=torch.bfloat16), "lse": lse}
+
+
+def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Launch once on the current stream."""
+    import flashcore
+
+    q, k, v = (inputs[name] for name in "qkv")
+    transposed = not fp8.is_fp8(v)
+    if transposed:
+        v = flashcore.transpose_values(v, inputs["v_scale"])
+    flashcore.attention_e4m3(
+        q, k, v, transposed=transposed, causal=inputs["causal"], max_ctas=inputs["max_ctas"],
+        out=outputs["out"], lse=outputs["lse"], **{name: inputs[name] for name in ("q_scale", "k_scale", "v_scale")},
+    )  # fmt: skip
+
+
+def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute float64 scales with the formula, else round the probabilities to E4M3. Rows that see no key are 0 and -inf."""
+    import torch
+
+    q, k, v = (inputs[name] for name in "qkv")
+    if not fp8.is_fp8(v):
+        v = fp8.quantise(v, inputs["v_scale"].float()[:, None])
+    (b, sq, h, _), (sk, hkv) = q.shape, k.shape[1:3]
+    exact = inputs["q_scale"].dtype == torch.float64
+    dtype = torch.float64 if exact else torch.float32
+    out = torch.zeros((b, sq, h, D), dtype=dtype, device=q.device)
+    lse = torch.full((b, h, sq), -math.inf, dtype=dtype, device=q.device)
+    rows = max(1, CHUNK // max(1, sk))
+    for batch, head, start in itertools.product(range(b), range(h), range(0, sq if sk else 0, rows)):
+        part, kv_head = slice(start, min(sq, start + rows)), head // (h // hkv)
+        factors = [inputs[f"{name}_scale"][batch, kv_head].to(dtype) for name in "qkv"]
+        query, keys, values = (
+            fp8.to_float(tensor).to(dtype) * factor
+            for tensor, factor in zip((q[batch, part, head], k[batch, :, kv_head], v[batch, :, kv_head]), factors, strict=True)
+        )
+        scores = (query @ keys.T if exact else _multiply(query, keys)) * (1.0 / math.sqrt(D))
+        if inputs["causal"]:
+            row = torch.arange(part.start, part.stop, device=q.device)[:, None] + (sk - sq)
+            scores.masked_fill_(torch.arange(sk, device=q.device) > row, -math.inf)
+        lse[batch, head, part] = torch.logsumexp(scores, dim=-1)
+        p = torch.exp(scores - scores.amax(dim=-1, keepdim=True).nan_to_num(neginf=0.0))
+        rounded = p if exact else (p * 2.0**OFFSET).to(torch.float8_e4m3fn).to(dtype) * 2.0**-OFFSET
+        out[batch, part, head] = (rounded @ values) / p.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+    return {"out": out if exact else out.bfloat16(), "lse": lse}
+
+
+def _multiply(query: Any, keys: Any) -> Any:
+    """Return query @ keys.T, cut after the products of each instruction."""
+    import torch
+
+    scores = torch.zeros((len(query), len(keys)), dtype=query.dtype, device=query.device)
+    for column in range(0, D, MMA_COLUMNS):
+        part = slice(column, column + MMA_COLUMNS)
+        scores += query[:, part] @ keys[:, part].T
+        unit = torch.ldexp(torch.ones_like(scores), torch.frexp(scores).exponent - SCORE_BITS)
+        scores = torch.trunc(scores / unit) * unit
+    return scores
+
+
+def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(params) - set(DEFAULTS))
+    if unknown:
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
+    p = {**DEFAULTS, **params}
+    p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
+    p["sk"] = p["sq"] if p["sk"] is None else p["sk"]
+    for key in ("b", "h", "hkv", "sq", "sk", "max_ctas"):
+        if not isinstance(p[key], int) or p[key] < 0:
+            raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
+    if p["input"] not in INPUTS:
+        raise ValueError(f"input: must be one of {', '.join(INPUTS)}, is {p['input']!r}")
+    if p["values"] not in SOURCES:
+        raise ValueError(f"values: must be one of {', '.join(SOURCES)}, is {p['values']!r}")
+    if not p["hkv"] or p["h"] % p["hkv"]:
+        raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
+    return p

@@ -1,0 +1,96 @@
+"""The sequences of the decode subject: their numbers of keys and queries. Packed queries differ in number, and a launch serves few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate, pairwise
+from typing import Any
+
+MAX_QUERIES = 16
+MAX_DRAWN = 64  # queries of a sequence that is left out
+
+
+def _make_ragged(b: int, sk: int) -> list[int]:
+    """Space lengths log-uniformly from sk/128 to sk, short and long alternating."""
+    return [round(sk * 128.0 ** (((b - 1 - i // 2 if i % 2 else i // 2) + 0.5) / b - 1.0)) for i in range(b)]
+
+
+def _make_edges(b: int, sk: int) -> list[int]:
+    """Cycle through 0, 1, sk and the lengths next to a page or tile boundary, up to sk."""
+    lengths = [0, 1, sk, *(size + step for size in (16, 64, 128, 256) for step in (-1, 0, 1)), sk - 1]
+    return [min(sk, lengths[i % len(lengths)]) for i in range(b)]
+
+
+LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
+    "full": lambda b, sk: [sk] * b,
+    "ragged": _make_ragged,
+    "edges": _make_edges,
+}
+
+
+def check(p: Mapping[str, Any]) -> None:
+    """ValueError if the parameters do not fit together."""
+    if p["packed"] and (p["new"] or p["flash"] or p["cache"] or p["splits"] or p["deterministic"]):
+        raise ValueError(f"packed: needs defaults of new, flash, cache, splits and deterministic, is {p['packed']}")
+    if not p["packed"] and p["sq"] > MAX_QUERIES:
+        raise ValueError(f"sq: must be from 1 to {MAX_QUERIES}, is {p['sq']}")
+    if p["dtype"] == "e4m3" and not p["cache"]:
+        raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
+
+
+def count_queries(p: Mapping[str, Any]) -> list[int]:
+    """Count the queries of each sequence: ``sq``, or with ``packed`` one, ``packed``, none, ``sq`` (too many), and numbers between."""
+    if not p["packed"]:
+        return [p["sq"]] * p["b"]
+    cycle = (1, p["packed"], 0, p["sq"], (p["packed"] + 1) // 2, 1)
+    return [cycle[i % len(cycle)] for i in range(p["b"])]
+
+
+def is_served(p: Mapping[str, Any], count: int) -> bool:
+    """Return whether the launch computes a sequence of so many queries."""
+    return not p["packed"] or 1 <= count <= p["packed"]
+
+
+def pack(q: Any, p: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the queries of all sequences behind each other, and add where each begins and which rows no launch writes."""
+    import torch
+
+    if not p["packed"]:
+        return {"q": q}
+    counts = count_queries(p)
+    left_out = torch.cat([torch.full((count,), not is_served(p, count)) for count in counts]).to(q.device)
+    starts = torch.tensor(list(accumulate(counts, initial=0)), dtype=torch.int32)
+    rows = torch.cat([q[i, :count] for i, count in enumerate(counts)])
+    return {"q": rows, "starts": starts.to(q.device), "left_out": left_out if any(left_out) else None, "max_queries": p["packed"]}
+
+
+def shape_of_lse(inputs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return (batch, heads, queries), or (heads, all queries)."""
+    q = inputs["q"]
+    return (q.shape[1], q.shape[0]) if "starts" in inputs else (q.shape[0], q.shape[2], q.shape[1])
+
+
+def split(inputs: Mapping[str, Any], out: Any, lse: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+    """Yield each sequence that a launch serves: its number, and its rows of query, output and log-sum-exp."""
+    q = inputs["q"]
+    if "starts" not in inputs:
+        yield from ((i, q[i], out[i], lse[i]) for i in range(len(q)))
+        return
+    for i, (start, end) in enumerate(pairwise(inputs["starts"].tolist())):
+        if 1 <= end - start <= inputs["max_queries"]:
+            yield i, q[start:end], out[start:end], lse[:, start:end]
+
+
+def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Launch once. Rows that no launch writes get the values of the reference."""
+    import flashcore
+
+    flashcore.decode_varlen(
+        *(inputs[name] for name in ("q", "k", "v", "starts")), max_queries=inputs["max_queries"], lengths=inputs["lengths"],
+        page_table=inputs["page_table"], out=outputs["out"], lse=outputs["lse"], causal=inputs["causal"], max_ctas=inputs["max_ctas"],
+        **options,
+    )  # fmt: skip
+    if inputs["left_out"] is None:  # a timed row
+        return
+    outputs["out"][inputs["left_out"]] = 0
+    outputs["lse"][:, inputs["left_out"]] = float("-inf")

@@ -1,0 +1,73 @@
+"""What the wheel's libraries need of glibc and libstdc++, on libraries compiled here."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+KERNEL = Path(__file__).parents[3] / "kernel"
+OLD = """
+#include <dlfcn.h>
+#include <pthread.h>
+static void* add(void* sum) { *(int*)sum += 5; return 0; }
+int run(void) {
+    pthread_t thread;
+    int sum = dlsym(RTLD_DEFAULT, "abort") != 0;
+    pthread_create(&thread, 0, add, &sum);
+    pthread_join(thread, 0);
+    return sum;
+}
+"""
+NEW = "extern char __libc_single_threaded; int run(void) { return __libc_single_threaded; }"  # since glibc 2.32
+
+
+@pytest.fixture(scope="module")
+def wheel_hook() -> ModuleType:
+    sys.path.insert(0, str(KERNEL))
+    try:
+        import wheel_hook
+    finally:
+        sys.path.remove(str(KERNEL))
+    return wheel_hook
+
+
+def compile_c(folder: Path, text: str) -> Path:
+    source, library = folder / "library.c", folder / "library.so"
+    source.write_text(text, encoding="utf-8")
+    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return library
+
+
+def test_functions_that_moved_into_glibc_bind_to_their_oldest_version(wheel_hook: ModuleType, tmp_path: Path) -> None:
+    library = compile_c(tmp_path, OLD)
+    wheel_hook.drop_moved_versions(library)
+    wheel_hook.check_symbols(library)
+    assert wheel_hook.MOVED_IN.split("_")[1] not in wheel_hook.list_needs(library)["GLIBC"]
+    assert ctypes.CDLL(str(library)).run() == 6
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "__libc_single_threaded"), reason="glibc is older than 2.32")
+def test_a_newer_symbol_is_refused_with_the_library(wheel_hook: ModuleType, tmp_path: Path) -> None:
+    library = compile_c(tmp_path, NEW)
+    wheel_hook.drop_moved_versions(library)
+    with pytest.raises(ValueError, match=r"^library.so: needs GLIBC_2.32, and py3-none-manylinux_2_28_x86_64 does not have it"):
+        wheel_hook.check_symbols(library)
+
+
+def test_a_folder_without_libraries_is_named(wheel_hook: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^FLASHCORE_LIBRARIES: '.*' has no libflashcore_attention.so. Run flashcore-ci build"):
+        wheel_hook.collect(tmp_path, tmp_path)
+
+
+@pytest.mark.nightly  # the C++ compiler takes 5 s
+def test_the_binding_of_pytorch_needs_no_newer_library(wheel_hook: ModuleType, tmp_path: Path) -> None:
+    library = wheel_hook.compile_replay(tmp_path / wheel_hook.REPLAY)
+    wheel_hook.drop_moved_versions(library)
+    wheel_hook.check_symbols(library)
+    needed = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+    assert "torch" not in needed.replace(wheel_hook.REPLAY, "")

@@ -1,0 +1,64 @@
+"""Pages of the subject of attention: the same keys as in packed rows, and only wrong entries and NaN elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BASE = {"b": 7, "h": 4, "hkv": 2, "sq": 40, "sk": 130, "d": 64}
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("subject_attention_pages", ROOT / "kernel/subjects/attention.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.DEVICE = "cpu"
+    return module
+
+
+def test_entries_and_lengths() -> None:
+    subject = load()
+    paged = subject.problem({**BASE, "lengths": "edges", "page": 48})
+    packed = subject.problem({**BASE, "lengths": "edges"})
+    assert paged == {**packed, "entries": ["flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"]}
+    assert subject.varlen.LENGTHS["serving"]({"b": 4, "sq": 40, "sk": 640}) == [(40, 40), (40, 640), (1, 28), (1, 226)]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"page": 16}, "page"),
+        ({"page": 16, "lengths": "edges", "d": 96}, "page"),
+        ({"b": 2, "lengths": "serving"}, "b"),
+        ({"page": -1}, "page"),
+    ],
+)
+def test_bad_parameters_are_named(change: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: "):
+        load().problem({**BASE, **change})
+
+
+@pytest.mark.parametrize("lengths", ["edges", "serving", "ragged"])
+@pytest.mark.parametrize(("page", "strided"), [(16, False), (48, True), (1, False), (256, True)])
+def test_pages_hold_the_keys_of_packed_rows(page: int, strided: bool, lengths: str) -> None:
+    torch = pytest.importorskip("torch")
+    subject = load()
+    paged = subject.inputs({**BASE, "lengths": lengths, "page": page, "strided": strided}, 3)
+    packed = subject.inputs({**BASE, "lengths": lengths}, 3)
+    starts = packed["cu_seqlens_k"].tolist()
+    counts = paged["seqused_k"].tolist()
+    for name in ("k", "v"):
+        assert paged[name].shape[1:] == (page, 2, 64)
+        assert int(paged[name].isfinite().all(-1).sum()) == 2 * sum(counts)
+        for i, count in enumerate(counts):
+            assert torch.equal(subject.varlen._gather_keys(paged, name, i), packed[name][starts[i] : starts[i] + count])
+    used = [entry for row, count in zip(paged["page_table"].tolist(), counts, strict=True) for entry in row[: -(-count // page)]]
+    assert len(set(used)) == len(used) == len(paged["k"]) - 2
+    assert paged["page_table"].shape[1] == -(-max(counts) // page)
