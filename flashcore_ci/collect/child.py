@@ -214,6 +214,7 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "batched": _is(bool),
     "isolation": _is_isolation,
     "problems": _is(list),
+    "cases": _is(list),
     **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),
     "choices": lambda value: isinstance(value, dict) and all(isinstance(chosen, dict) for chosen in value.values()),
 }

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import guard, tensors, together
+from flashcore_ci.worker import cases, guard, tensors, together
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
@@ -64,6 +64,8 @@ def run(job: Job, result: Result) -> bool:
         subjects.warm(profiler=True, entered=True)
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
+            if hasattr(subject, "run_case"):
+                return cases.measure(subject, work, job.options["entries"][work.id])
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])
             is_group = isinstance(subject, RankSubject) and "missing" not in outcome
             return together.add_readings(outcome, subject, work) if is_group else outcome
