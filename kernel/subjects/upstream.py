@@ -143,13 +143,13 @@ def _is_refused(error: Exception) -> bool:
 @functools.cache
 def load_tests() -> Any:
     """Import upstream's tests, after the modules that they call."""
-    folder = _find(FOLDER, FILES)
+    sys.path.insert(0, str(find_files(FOLDER, FILES)))  # which may also hold einops
     for name in ("einops", "pytest"):
         if importlib.util.find_spec(name) is None:
             raise FileNotFoundError(f"upstream's tests need {name}: install it with pip")
     os.environ |= {f"FLASH_ATTENTION_DISABLE_{name}": "TRUE" for name in LEFT_OUT} | {"FLASHCORE_STRICT": "1"}
     if SUBJECT == PEER_SUBJECT:
-        sys.path.insert(0, str(_find(PEER_FOLDER, PEER)))
+        sys.path.insert(0, str(find_files(PEER_FOLDER, PEER)))
         importlib.import_module("flash_attn_interface")
     else:
         if str(KERNEL) not in sys.path:
@@ -158,13 +158,12 @@ def load_tests() -> Any:
             importlib.import_module("flashcore").load(_library)
         importlib.import_module("flashcore.fa3")
     _provide_rotary()
-    sys.path.insert(0, str(folder))
     tests = importlib.import_module("test_flash_attn")
     _compare(tests)
     return tests
 
 
-def _find(variable: str, digests: Mapping[str, str]) -> pathlib.Path:
+def find_files(variable: str, digests: Mapping[str, str]) -> pathlib.Path:
     """Return the folder that a variable names, with exactly these files."""
     folder = pathlib.Path(os.environ.get(variable) or "")
     for name, digest in digests.items():
