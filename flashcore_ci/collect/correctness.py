@@ -48,8 +48,8 @@ def collect(session: Session) -> tuple[Observation, ...]:
     large = {workload.id for workload in workloads if not 0 < session.problem(workload).bytes < LARGE_BYTES}
     with_cases = tuple(workload for workload in workloads if has_cases(session.problem(workload)))
     rest = tuple(workload for workload in workloads if workload not in with_cases)
-    many = min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES)
-    parts = [*divide(rest, large, max(1, processes)), *(part for i in range(max(1, many)) if (part := with_cases[i :: max(1, many)]))]
+    many = max(1, min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES))
+    parts = [*divide(rest, large, max(1, processes)), *(with_cases[i::many] for i in range(min(many, len(with_cases))))]
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 

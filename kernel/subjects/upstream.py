@@ -106,8 +106,9 @@ def cases(params: Mapping[str, Any], seed: int) -> list[tuple[str, list[str], An
 def run_case(case: Any) -> None:
     """Run a test. AssertionError: it is wrong. NotImplementedError: an argument is refused by name."""
     tests = load_tests()
-    products = [_restrict(case.dv or dict(case.params).get("d"))] if case.test in {"output", "varlen_output", "kvcache"} else []
-    tests.itertools = SimpleNamespace(product=lambda *lists: (products.pop() if products else itertools.product)(*lists))
+    has_values = case.test in {"output", "varlen_output", "kvcache"}
+    product = _restrict(case.dv or dict(case.params)["d"]) if has_values else itertools.product
+    tests.itertools = SimpleNamespace(product=product)
     arguments = case.arguments
     if "dtype" in arguments:
         arguments["dtype"] = getattr(tests.torch, DTYPES[arguments["dtype"]])
@@ -123,13 +124,16 @@ def run_case(case: Any) -> None:
         raise
 
 
-def _restrict(dv: Any) -> Any:
-    """Return a product for the outer loop of a test, over one of its dimensions of values."""
+def _restrict(dv: int) -> Any:
+    """Return a product that has one dimension of values in its first call: the outer loop of a test."""
+    outer = [dv]
 
-    def product(dimensions: list[int], chunks: list[int]) -> Any:
-        if dv not in dimensions:
-            raise ValueError(f"upstream has no values of dimension {dv}, only of {dimensions}")
-        return itertools.product([dv], chunks)
+    def product(first: list[Any], second: list[Any]) -> Any:
+        if not outer:
+            return itertools.product(first, second)
+        if dv not in first:
+            raise ValueError(f"upstream has no values of dimension {dv}, only of {first}")
+        return itertools.product([outer.pop()], second)
 
     return product
 

@@ -51,7 +51,10 @@ TESTS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     },
 }  # fmt: skip
 """The parameters of each ``test_flash_attn_NAME``. The lengths are in ``SHAPES``."""
-SERVED, APART = ("output", "varlen_output", "kvcache", "cluster", "varlen_combine_linearize"), ("output", "varlen_output", "combine")
+SERVED, APART = (
+    ("output", "varlen_output", "kvcache", "cluster", "varlen_combine_linearize"),
+    ("output", "varlen_output", "combine"),
+)
 """The tests of the samples, and those with cases that are counted apart: another dimension of the values, and the merge of results."""
 GROUPS = (
     "dense", "dense-window", "dense-softcap", "ragged", "ragged-window", "ragged-softcap", "cache", "cache-paged", "append",
@@ -180,7 +183,9 @@ def plan(seed: int, *, apart: bool = False) -> tuple[Case, ...]:
     turns: dict[str, list[Case]] = {group: [] for group in (APART_GROUPS if apart else GROUPS)}
     for case in rest:
         turns[group_of(case)].append(case)
-    return tuple(case for lists in (covers, turns.values()) for turn in itertools.zip_longest(*lists) for case in turn if case is not None)
+    return tuple(
+        case for lists in (covers, turns.values()) for turn in itertools.zip_longest(*lists) for case in turn if case is not None
+    )
 
 
 def choose_cover(cases: Sequence[Case], draw: random.Random) -> list[Case]:

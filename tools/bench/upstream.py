@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import importlib.util
 import json
 import os
@@ -56,8 +57,7 @@ def cost(case: Any) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run one shard until its time is over. Return 1 if a case was wrong."""
     subject = load_subject(options.subject)
-    from flashcore_ci.worker import cases
-
+    cases = importlib.import_module("flashcore_ci.worker.cases")
     sets = subject.upstream_cases
     groups = options.group or (*sets.GROUPS, *sets.APART_GROUPS)
     found = [case for group in groups for case in subject.cases({"sample": options.sample, "group": group}, options.seed)]

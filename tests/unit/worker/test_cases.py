@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -52,7 +52,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         def __init__(self, activities: Any) -> None:
             pass
 
-        def __enter__(self) -> Profile:
+        def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_error: object) -> None:
