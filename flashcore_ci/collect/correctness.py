@@ -29,6 +29,7 @@ LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such wo
 MAX_LARGE, LARGE_COST = 3, 3
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 MAX_WITH_CASES, CASES_BYTES = 8, 16 << 30  # processes with test cases, and the GPU memory of each
+PACKAGE = "package"  # the parameter with the package under test: two of one name cannot share a process
 OPTIONAL = GROUP_METRICS | CASE_METRICS
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
@@ -49,7 +50,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
     with_cases = tuple(workload for workload in workloads if has_cases(session.problem(workload)))
     rest = tuple(workload for workload in workloads if workload not in with_cases)
     many = max(1, min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES))
-    parts = [*divide(rest, large, max(1, processes)), *(with_cases[i::many] for i in range(min(many, len(with_cases))))]
+    parts = [*divide(rest, large, max(1, processes)), *divide_cases(with_cases, many)]
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
@@ -71,6 +72,15 @@ def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Wor
             parts[place] += some
             work[place] += len(some) * (LARGE_COST if are_large else 1)
     return [tuple(part) for part in parts if part]
+
+
+def divide_cases(workloads: Workloads, count: int) -> Iterator[Workloads]:
+    """Deal workloads with test cases to about ``count`` processes. Each has one subject and one value of the parameter ``package``."""
+    owners = {workload.id: (workload.subject, dict(workload.params).get(PACKAGE)) for workload in workloads}
+    for owner in dict.fromkeys(owners.values()):
+        own = tuple(workload for workload in workloads if owners[workload.id] == owner)
+        share = min(len(own), max(1, count * len(own) // len(workloads)))
+        yield from (own[i::share] for i in range(share))
 
 
 def run_in_parallel(

@@ -23,7 +23,9 @@ def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any
         return missing(Code.NO_TEST_FILES, last_line(error))
     if not cases or len({name for name, _, _ in cases}) != len(cases):
         raise ValueError(f"cases() names {len(cases)} cases, and each must have a name of its own")
-    unseen = _find_no_kernel(subject, cases[0][2], entries)
+    other = _find_other_code(subject, cases[0][2], entries)
+    if other is not None:
+        return other
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     shown: dict[str, list[str]] = {result: [] for result in RESULTS}
     for name, features, case in cases:
@@ -33,8 +35,6 @@ def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any
             shown[result].append(f"{name}: {why}" if why else name)
         if result == "wrong" and (broken := context_error()):
             return missing(Code.CRASH, f"{name}: {broken}")
-    if unseen and counts["", "passed"]:
-        return missing(Code.KERNEL_NOT_SEEN, unseen)
     return {
         "readings": {f"cases/{result}": counts["", result] for result in RESULTS},
         "notes": [*_describe(counts)],
@@ -61,16 +61,19 @@ def run_case(subject: Any, case: Any) -> tuple[str, str]:
     return "passed", ""
 
 
-def _find_no_kernel(subject: Any, case: Any, entries: Collection[str]) -> str:
-    """Return why the first case proves nothing, or "": no entry function ran, so other code served it."""
+def _find_other_code(subject: Any, case: Any, entries: Collection[str]) -> dict[str, Any] | None:
+    """Return the outcome if the first case proves nothing: our kernels must run in it, and never in that of a peer."""
     import torch
 
-    if not entries:
-        return ""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         result, _ = run_case(subject, case)
     seen = {event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA}
-    return "" if result == "refused" or seen & set(entries) else f"none of {len(entries)} entry functions ran in the first case"
+    if getattr(subject, "is_peer", bool)():
+        ours = sorted(seen & set(entries))
+        return missing(Code.UNEXPECTED_KERNEL, f"{ours[0]} ran, but this is a peer") if ours else None
+    if result == "refused" or not entries or seen & set(entries):
+        return None
+    return missing(Code.KERNEL_NOT_SEEN, f"none of {len(entries)} entry functions ran in the first case")
 
 
 def _describe(counts: collections.Counter[tuple[str, str]]) -> list[str]:

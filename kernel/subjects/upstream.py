@@ -1,6 +1,7 @@
-"""Subject: FlashAttention-3's own tests, run on FlashCore's modules, and as ``fa3-wheel`` on FlashAttention-3's package.
+"""Subject: FlashAttention-3's own tests, run on FlashCore's modules, or beside them on FlashAttention-3's package.
 
-Parameters: ``sample`` and ``group`` (upstream_cases.py). The seed draws the sample.
+Parameters: ``sample`` and ``group`` (upstream_cases.py), and ``package``: flashcore (default) or fa3. The seed draws the sample. A process
+has one package.
 
 The tests are not part of this repository. ``FLASHCORE_UPSTREAM`` names a folder with the three files of ``FILES``, and ``FLASHCORE_FA3`` the
 folder of the package that ``PEER`` pins. ``python3 tools/bench/upstream.py fetch FOLDER`` downloads the files. They need einops.
@@ -14,6 +15,7 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import importlib.util
 import io
 import itertools
 import os
@@ -37,9 +39,7 @@ FILES = {
 """Digests of the files of ``hopper/`` in Dao-AILab/flash-attention at ``COMMIT`` (BSD 3-Clause)."""
 PEER = {"flash_attn_3/_C.abi3.so": "9ced679d59baf24c73654a7eebe8c937db0ee63ac149786dd7928947b7c77cd3"}
 """Digest of the library of the package tokenspeed-fa3 3.0.0.post20260810."""
-PEER_SUBJECT = "fa3-wheel"
-SUBJECT = ""
-"""The worker sets it to the subject's name in the suite."""
+PACKAGES = ("flashcore", "fa3")
 LEFT_OUT = ("BACKWARD", "FP8")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NAMED = re.compile(r"[a-z_]+: ")
@@ -48,6 +48,7 @@ TABLES = ("attention", "attention_local", "decode", "decode_ragged", "decode_loc
 """The kernels of 16-bit types (kernel/variants.toml)."""
 
 _library: pathlib.Path | None = None
+_package = ""
 
 
 def _load_neighbour(name: str) -> ModuleType:
@@ -60,10 +61,13 @@ def _load_neighbour(name: str) -> ModuleType:
 upstream_cases = _load_neighbour("upstream_cases")
 
 
-def build(root: pathlib.Path) -> dict[str, Any] | None:
-    """Build attention and decode into one library. The peer has no sources."""
-    if SUBJECT == PEER_SUBJECT:
-        return None
+def is_peer() -> bool:
+    """Return whether the tests run on FlashAttention-3's package, so that no kernel of ours may run."""
+    return _package == "fa3"
+
+
+def build(root: pathlib.Path) -> dict[str, Any]:
+    """Build attention and decode into one library. Evidence of the peer is bound to it too, because the two stand side by side."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
     entries = [{**table[name]["tiles"][entry["tile"]], **entry} for name in TABLES for entry in table[name]["entries"]]
     package = sorted((root / "kernel/flashcore").rglob("*.py"))
@@ -86,11 +90,13 @@ def build(root: pathlib.Path) -> dict[str, Any] | None:
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Name all kernels, because any of them may serve a case. The work is not counted."""
     upstream_cases.check(params["sample"], params["group"])
+    if params.get("package", PACKAGES[0]) not in PACKAGES:
+        raise ValueError(f"package: must be one of {', '.join(PACKAGES)}, is {params['package']!r}")
     made = build(KERNEL.parent)
-    return {"flops": 0.0, "bytes": 0.0, "entries": [entry["symbol"] for entry in made["entries"]] if made else []}
+    return {"flops": 0.0, "bytes": 0.0, "entries": [entry["symbol"] for entry in made["entries"]]}
 
 
-def load(library: pathlib.Path | None) -> None:
+def load(library: pathlib.Path) -> None:
     """Keep the path. ``cases`` loads it after it has found the tests."""
     global _library  # noqa: PLW0603 - the worker loads a subject once
     _library = library
@@ -98,6 +104,11 @@ def load(library: pathlib.Path | None) -> None:
 
 def cases(params: Mapping[str, Any], seed: int) -> list[tuple[str, list[str], Any]]:
     """List the cases of a workload: name, features, and the case for ``run_case``. FileNotFoundError if the tests are not here."""
+    global _package  # noqa: PLW0603 - the two packages have one namespace in PyTorch
+    package = params.get("package", PACKAGES[0])
+    if _package not in {"", package}:
+        raise ValueError(f"package: this process has {_package}, so {package} needs another")
+    _package = package
     load_tests()
     chosen = upstream_cases.choose(params["sample"], params["group"], seed)
     return [(str(case), list(upstream_cases.list_features(case)), case) for case in chosen]
@@ -139,7 +150,7 @@ def _restrict(dv: int) -> Any:
 
 
 def _is_refused(error: Exception) -> bool:
-    if SUBJECT == PEER_SUBJECT:
+    if is_peer():
         return "support" in str(error)
     return type(error) is ValueError and NAMED.match(str(error)) is not None
 
@@ -152,7 +163,7 @@ def load_tests() -> Any:
         if importlib.util.find_spec(name) is None:
             raise FileNotFoundError(f"upstream's tests need {name}: install it with pip")
     os.environ |= {f"FLASH_ATTENTION_DISABLE_{name}": "TRUE" for name in LEFT_OUT} | {"FLASHCORE_STRICT": "1"}
-    if SUBJECT == PEER_SUBJECT:
+    if is_peer():
         sys.path.insert(0, str(find_files(PEER_FOLDER, PEER)))
         importlib.import_module("flash_attn_interface")
     else:

@@ -91,7 +91,8 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         """Name the case in one line."""
         values = " ".join(f"{name}={value}" for name, value in self.arguments.items())
-        return f"test_flash_attn_{self.test} {values}{f' dv={self.dv}' if self.dv else ''}"
+        dv = f" dv={self.dv}" if self.dv else ""
+        return f"test_flash_attn_{self.test} {values}{dv}"
 
 
 def list_cases(test: str, *, apart: bool) -> list[Case]:

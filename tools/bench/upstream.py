@@ -25,20 +25,19 @@ RESULTS = ("passed", "wrong", "refused")
 Counts = collections.Counter[tuple[str, str]]
 
 
-def load_subject(name: str) -> Any:
-    """Import the subject under the name that it has in the suite."""
+def load_subject() -> Any:
+    """Import the subject's file."""
     spec = importlib.util.spec_from_file_location("upstream_subject", ROOT / "kernel/subjects/upstream.py")
     assert spec is not None
     assert spec.loader is not None
     subject = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(subject)
-    subject.__dict__["SUBJECT"] = name
     return subject
 
 
 def fetch(folder: Path) -> None:
     """Download the pinned files and their licence."""
-    subject = load_subject("upstream")
+    subject = load_subject()
     folder.mkdir(parents=True, exist_ok=True)
     for path in ("LICENSE", *(f"hopper/{name}" for name in subject.FILES)):
         with urllib.request.urlopen(URL.format(commit=subject.COMMIT, path=path), timeout=60) as answer:  # noqa: S310 - https
@@ -56,11 +55,12 @@ def cost(case: Any) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Run one shard until its time is over. Return 1 if a case was wrong."""
-    subject = load_subject(options.subject)
+    subject = load_subject()
     cases = importlib.import_module("flashcore_ci.worker.cases")
     sets = subject.upstream_cases
     groups = options.group or (*sets.GROUPS, *sets.APART_GROUPS)
-    found = [case for group in groups for case in subject.cases({"sample": options.sample, "group": group}, options.seed)]
+    params = {"sample": options.sample, "package": options.package}
+    found = [case for group in groups for case in subject.cases({**params, "group": group}, options.seed)]
     found.sort(key=lambda each: cost(each[2]))
     part, parts = map(int, options.shard.split("/"))
     end, wrong = time.monotonic() + options.seconds, 0
@@ -110,7 +110,7 @@ def main() -> int:
     commands.add_parser("table").add_argument("files", type=Path, nargs="+")
     runner = commands.add_parser("run")
     runner.add_argument("out", type=Path)
-    runner.add_argument("--subject", default="upstream", help="fa3-wheel runs FlashAttention-3's package")
+    runner.add_argument("--package", default="flashcore", help="fa3 runs FlashAttention-3's package")
     runner.add_argument("--sample", type=int, default=600)
     runner.add_argument("--group", action="append")
     runner.add_argument("--seed", type=int, default=18)

@@ -152,6 +152,7 @@ def make_tests() -> Any:
 
 @pytest.fixture
 def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(runner, "_find_other_code", lambda *_: None)
     fake: Any = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None, OutOfMemoryError=MemoryError))
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.setattr(runner, "context_error", lambda: "")
@@ -225,8 +226,11 @@ def test_a_case_that_upstream_skips_or_does_not_have_is_wrong(tests: Any) -> Non
 
 
 def test_the_peer_refuses_what_its_package_was_built_without(tests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "SUBJECT", subject.PEER_SUBJECT)
-    assert subject.build(KERNEL.parent) is None
+    monkeypatch.setattr(subject, "_package", "")
+    subject.cases({"sample": 600, "group": "dense", "package": "fa3"}, SEED)
+    assert subject.is_peer()
+    with pytest.raises(ValueError, match="package: this process has fa3"):
+        subject.cases({"sample": 600, "group": "dense"}, SEED)
     tests.flash_attn_func = lambda *_, **__: (_ for _ in ()).throw(RuntimeError("This build does not support softcap"))
     assert runner.run_case(subject, next(case for case in served() if case.test == "output"))[0] == "refused"
 
@@ -286,7 +290,7 @@ def test_other_parameters_upstream_are_an_error() -> None:
 def test_the_tool_runs_a_shard_and_counts_each_case_once(
     tests: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tool, "load_subject", lambda _name: subject)
+    monkeypatch.setattr(tool, "load_subject", lambda: subject)
     monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 0.0))
     files = [tmp_path / f"{i}.jsonl" for i in range(2)]
     for i, file in enumerate(files):

@@ -105,7 +105,17 @@ def test_a_result_of_other_code_does_not_count(torch: SimpleNamespace) -> None:
     torch.seen = ["cutlass"]
     outcome = measure(("a", [], passes))
     assert outcome["missing"]["code"] == Code.KERNEL_NOT_SEEN.value
-    assert "readings" in measure(("a", [], passes), entries=())  # a peer has no entry functions of ours
+    assert "readings" in measure(("a", [], fail_with(NotImplementedError("a: none"))))  # refused before any launch
+
+
+def test_no_kernel_of_ours_runs_in_a_peer(torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Subject, "is_peer", lambda _: True, raising=False)
+    assert measure(("a", [], passes))["missing"] == {
+        "code": Code.UNEXPECTED_KERNEL.value,
+        "message": "kernel ran, but this is a peer",
+    }
+    torch.seen = ["cutlass"]
+    assert measure(("a", [], passes))["readings"]["cases/passed"] == 1
 
 
 def test_too_little_memory_is_no_result() -> None:
