@@ -56,7 +56,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
 
 
 def has_cases(problem: Problem) -> bool:
-    """Return whether a workload runs test cases, whose work nobody can count."""
+    """Return whether a workload runs test cases, whose work is not counted."""
     return bool(problem.entries) and not problem.flops and not problem.bytes
 
 

@@ -43,7 +43,7 @@ def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any
 
 
 def run_case(subject: Any, case: Any) -> tuple[str, str]:
-    """Return passed, wrong or refused, and why. Too little memory is no result."""
+    """Return passed, wrong or refused, and why. Too little memory raises."""
     import torch
 
     try:

@@ -92,7 +92,7 @@ def spoil(function: Any, defect: str) -> Any:
         found = function(*arguments, **options)
         if defect in FEATURES and FEATURES[defect](call):
             out = found[0] if isinstance(found, tuple) else found
-            out.detach().view(-1)[:1] += NUDGE
+            out.detach().view(-1)[0] += NUDGE
         return found
 
     return spoiled

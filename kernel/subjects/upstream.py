@@ -1,4 +1,4 @@
-"""Subject: FlashAttention-3's own tests, run on FlashCore's modules, or beside them on FlashAttention-3's package.
+"""Subject: FlashAttention-3's own tests, run on FlashCore's modules or on FlashAttention-3's package.
 
 Parameters: ``sample`` and ``group`` (upstream_cases.py), and ``package``: flashcore (default) or fa3. The seed draws the sample. A process
 has one package.
@@ -67,7 +67,7 @@ def is_peer() -> bool:
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Build attention and decode into one library. Evidence of the peer is bound to it too, because the two stand side by side."""
+    """Build attention and decode into one library. Evidence of the peer is bound to it too."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
     entries = [{**table[name]["tiles"][entry["tile"]], **entry} for name in TABLES for entry in table[name]["entries"]]
     package = sorted((root / "kernel/flashcore").rglob("*.py"))
