@@ -287,15 +287,11 @@ def test_the_tool_runs_a_shard_and_counts_each_case_once(
     monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 0.0))
     files = [tmp_path / f"{i}.jsonl" for i in range(2)]
     for i, file in enumerate(files):
-        monkeypatch.setattr(
-            sys, "argv", ["upstream.py", "run", str(file), "--group", "dense-window", "--group", "values", "--shard", f"{i}/2"]
-        )
+        argv = ["upstream.py", "run", str(file), "--group", "dense-window", "--group", "values", "--shard", f"{i}/2"]
+        monkeypatch.setattr(sys, "argv", argv)
         assert tool.main() == 0
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    expected = len(sets.choose(600, "dense-window", SEED)) + len(sets.choose(600, "values", SEED))
-    assert len({row["case"] for row in rows}) == len(rows) == expected
+    window, values = (len(sets.choose(600, group, SEED)) for group in ("dense-window", "values"))
+    assert len({row["case"] for row in rows}) == len(rows) == window + values
     assert tool.table([*files, files[0]]) == 0
-    assert (
-        f"| all | {len(sets.choose(600, 'dense-window', SEED))} | 0 | {len(sets.choose(600, 'values', SEED))} |"
-        in capsys.readouterr().out
-    )
+    assert f"| all | {window} | 0 | {values} |" in capsys.readouterr().out
