@@ -244,7 +244,7 @@ def test_the_library_has_all_kernels_and_the_digests_cover_the_whole_package() -
 
 @pytest.mark.parametrize("params", [{"sample": 601, "group": "dense"}, {"sample": 600, "group": "sparse"}])
 def test_an_unknown_sample_or_group_is_named(params: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="^(sample: .* is 601|group: .* is 'sparse')$"):
+    with pytest.raises(ValueError, match=r"^(sample: .* is 601|group: .* is 'sparse')$"):
         subject.problem(params)
 
 
