@@ -105,6 +105,11 @@ def test_a_result_of_other_code_does_not_count(torch: SimpleNamespace) -> None:
     torch.seen = ["cutlass"]
     outcome = measure(("a", [], passes))
     assert outcome["missing"]["code"] == Code.KERNEL_NOT_SEEN.value
+    late = measure(("a", [], fail_with(RuntimeError("before a launch"))), ("b", [], passes))
+    assert late["missing"]["code"] == Code.KERNEL_NOT_SEEN.value
+    torch.seen = ["kernel"]
+    late = measure(("a", [], fail_with(RuntimeError("before a launch"))), ("b", [], passes))
+    assert late["readings"] == {"cases/passed": 1, "cases/wrong": 1, "cases/refused": 0}
     assert "readings" in measure(("a", [], fail_with(NotImplementedError("a: none"))))  # refused before any launch
 
 
