@@ -187,12 +187,11 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("seconds", "kept", "dropped"), lambda value: isinstance(value, int | float) and math.isfinite(value)),
     **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius", "gbps", "speedup"), _is_number),
     "readings": _is(dict),
-    "notes": _is(list),
+    **dict.fromkeys(("notes", "problems", "cases"), _is(list)),
     "reasons": _are_masks,
     "batched": _is(bool),
     "sets": _is(int),
     "isolation": _is_isolation,
-    "problems": _is(list),
     **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),
     "choices": lambda value: isinstance(value, dict) and all(isinstance(chosen, dict) for chosen in value.values()),
 }

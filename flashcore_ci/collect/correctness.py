@@ -9,14 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore_ci.adapters import host
+from flashcore_ci.bounded.values import shorten
 from flashcore_ci.collect import child, isolation
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.metrics import GROUP_METRICS, METRICS
+from flashcore_ci.model.evidence import Finding, Observation
+from flashcore_ci.model.metrics import CASE_METRICS, GROUP_METRICS, METRICS
 from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
+from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Workload
 
 AT_ONCE = 4
@@ -27,6 +29,9 @@ LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such wo
 MAX_LARGE, LARGE_COST = 3, 3
 MAX_SUBJECTS, CPUS_PER_SUBJECT = 4, 8
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
+MAX_WITH_CASES, CASES_BYTES = 8, 16 << 30  # processes with test cases, and the GPU memory of each
+PACKAGE = "package"  # the parameter with the package under test: two of one name cannot share a process
+OPTIONAL = GROUP_METRICS | CASE_METRICS
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
@@ -43,8 +48,11 @@ def collect(session: Session) -> tuple[Observation, ...]:
 
     processes = min(MAX_PROCESSES, host.cpus() * 3 // 4, session.memory // PROCESS_BYTES, len(workloads) // MIN_WORKLOADS)
     large = {workload.id for workload in workloads if not 0 < session.problem(workload).bytes < LARGE_BYTES}
-    by_subject = _by_subject(session, workloads) if processes <= 1 else []
-    parts = by_subject or divide(workloads, large, max(1, processes))
+    with_cases = tuple(workload for workload in workloads if has_cases(session.problem(workload)))
+    rest = tuple(workload for workload in workloads if workload not in with_cases)
+    many = max(1, min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES))
+    by_subject = _by_subject(session, rest) if processes <= 1 else []
+    parts = [*(by_subject or divide(rest, large, max(1, processes))), *divide_cases(with_cases, many)]
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
@@ -56,6 +64,11 @@ def _by_subject(session: Session, workloads: Workloads) -> list[Workloads]:
     if len(names) > room or not all(session.plan.description(name).candidate for name in names):
         return []
     return [tuple(workload for workload in workloads if workload.subject == name) for name in names]
+
+
+def has_cases(problem: Problem) -> bool:
+    """Return whether a workload runs test cases, whose work is not counted."""
+    return bool(problem.entries) and not problem.flops and not problem.bytes
 
 
 def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Workloads]:
@@ -70,6 +83,15 @@ def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Wor
             parts[place] += some
             work[place] += len(some) * (LARGE_COST if are_large else 1)
     return [tuple(part) for part in parts if part]
+
+
+def divide_cases(workloads: Workloads, count: int) -> Iterator[Workloads]:
+    """Deal workloads with test cases to about ``count`` processes. Each has one subject and one value of the parameter ``package``."""
+    owners = {workload.id: (workload.subject, dict(workload.params).get(PACKAGE)) for workload in workloads}
+    for owner in dict.fromkeys(owners.values()):
+        own = tuple(workload for workload in workloads if owners[workload.id] == owner)
+        share = min(len(own), max(1, count * len(own) // len(workloads)))
+        yield from (own[i::share] for i in range(share))
 
 
 def run_in_parallel(
@@ -104,6 +126,7 @@ def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Ob
         Kind.CORRECTNESS,
         workload,
         readings=() if result.missing else readings(values.get("readings", {})),
+        findings=tuple(Finding(tool="cases", message=shorten(str(text))) for text in values.get("cases", ())),
         histograms=() if result.missing else tuple(histograms(values.get("histograms"))),
         notes=tuple(str(note) for note in values.get("notes", ())),
         missing=result.missing,
@@ -122,7 +145,9 @@ def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
 
 def readings(given: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
     """Return the worker's numbers with their units. NaN and infinity are Missing."""
-    return tuple((name, _reading(name, given)) for name in NAMES if name not in GROUP_METRICS or name in given)
+    expected = CASE_METRICS if not CASE_METRICS.isdisjoint(given) else frozenset(NAMES) - OPTIONAL
+    wanted = (name for name in NAMES if name in given or name in expected)
+    return tuple((name, _reading(name, given)) for name in wanted)
 
 
 def _reading(name: str, given: Mapping[str, float | str]) -> Reading:

@@ -82,6 +82,7 @@ class Code(StrEnum):
     TOOL_LOST_TRACK = "tool-lost-track"
     UNKNOWN_OUTPUT = "unknown-output"
     NO_TOOL_FILE = "no-tool-file"
+    NO_TEST_FILES = "no-test-files"
     TOOL_TOO_OLD = "tool-too-old"
     TOOL_FAILED = "tool-failed"
     CONTROL_FAILED = "control-failed"
@@ -216,6 +217,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.TOOL_LOST_TRACK: "The tool says that it may have missed errors. Read its log in the run folder.",
     Code.UNKNOWN_OUTPUT: "The tool wrote a line that is not known to be harmless. Read it in the log, and fix its cause.",
     Code.NO_TOOL_FILE: "The run lacks the tool's file, so the reading cannot be derived again. Collect again.",
+    Code.NO_TEST_FILES: "The tests of the other project are not here. Get the files and packages that the subject's file pins, then run the gate again.",
     Code.TOOL_TOO_OLD: "The tool is too old. Run `flashcore-ci toolchain install`.",
     Code.TOOL_FAILED: "The tool itself failed. Read its log in the run folder, then run `flashcore-ci doctor`.",
     Code.CONTROL_FAILED: "The tool missed the bug planted as a control, so a clean log proves nothing. Run `flashcore-ci doctor`.",

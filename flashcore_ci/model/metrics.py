@@ -16,6 +16,8 @@ MAX_SHARE = 110.0
 """Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
 GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic", "link/bandwidth", "gpus/speedup"})
 """What only a group of GPUs has."""
+CASE_METRICS = frozenset({"cases/passed", "cases/wrong", "cases/refused"})
+"""What only test cases of another project have."""
 SCATTER = "scatter/primary"
 """Judged on the samples of ``primary_scale``."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -95,6 +97,13 @@ METRICS: dict[str, Metric] = {
         unit="count",
         meaning="the number of values that differ from those of one GPU",
         lower_is_better=True,
+    ),
+    "cases/passed": Metric(kind=Kind.CORRECTNESS, unit="count", meaning="the number of test cases that pass"),
+    "cases/wrong": Metric(
+        kind=Kind.CORRECTNESS, unit="count", meaning="the number of test cases with a wrong result", lower_is_better=True
+    ),
+    "cases/refused": Metric(
+        kind=Kind.CORRECTNESS, unit="count", meaning="the number of test cases that are refused by name", lower_is_better=True
     ),
     "link/traffic": Metric(kind=Kind.CORRECTNESS, unit="ratio", meaning="the bytes received over those declared"),
     "link/bandwidth": Metric(kind=Kind.TIMING, unit="GB/s", meaning="the bandwidth of the messages alone"),

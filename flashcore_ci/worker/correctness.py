@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import guard, tensors, together
+from flashcore_ci.worker import cases, guard, tensors, together
 from flashcore_ci.worker.candidate import HOLD_CYCLES, PROFILER
 from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.group import RankSubject
@@ -75,6 +75,8 @@ def run(job: Job, result: Result) -> bool:
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
+            if hasattr(subject, "run_case"):
+                return cases.measure(subject, work, job.options["entries"][work.id])
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])
             is_group = isinstance(subject, RankSubject) and "missing" not in outcome
             return together.add_readings(outcome, subject, work) if is_group else outcome

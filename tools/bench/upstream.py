@@ -1,158 +1,127 @@
-"""Run a seeded sample of FlashAttention-3's own tests on FlashCore: ``python3 tools/bench/upstream.py FOLDER --sample 600``.
+"""Get FlashAttention-3's own tests, run a sample of their cases without the gate, and write a table of the counts.
 
-FOLDER holds ``hopper/test_flash_attn.py`` and what it imports, which are not part of this repository. Windows, softcap, FP8, backward and
-values of another dimension are left out. ``--peer`` runs FlashAttention-3's package instead. The last line is JSON with counts by feature.
-The exit code is 1 if a case failed or was refused.
+``fetch FOLDER`` downloads the files that kernel/subjects/upstream.py pins. ``run OUT --sample 600`` writes one line of JSON for each case,
+the cheapest first. ``--shard 1/8`` is for the second of eight processes. ``table OUT...`` joins such files. The gate is gates/upstream.toml.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import importlib
-import io
+import importlib.util
 import json
 import os
-import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+import urllib.request
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import pytest
-
-FUNCTIONS = ("test_flash_attn_output", "test_flash_attn_varlen_output", "test_flash_attn_kvcache")
-LEFT_OUT = ("BACKWARD", "FP8", "LOCAL", "SOFTCAP")
-Case = tuple[str, dict[str, Any]]
+ROOT = Path(__file__).resolve().parents[2]
+URL = "https://raw.githubusercontent.com/Dao-AILab/flash-attention/{commit}/{path}"
+RESULTS = ("passed", "wrong", "refused")
 Counts = collections.Counter[tuple[str, str]]
 
 
-def can_run(p: Mapping[str, Any]) -> bool:
-    """Return whether the upstream test would not skip the case, and it is not left out."""
-    return not (
-        p.get("has_qv") or p.get("softcap") or p.get("local")
-        or (p.get("page_size") is not None and p["seqlen_k"] % p["page_size"])
-        or (p.get("new_kv") is False and p.get("rotary_fraction", 0) > 0)
-        or (p.get("new_kv") and p["seqlen_q"] > p["seqlen_k"])
-    )  # fmt: skip
+def load_subject() -> Any:
+    """Import the subject's file."""
+    spec = importlib.util.spec_from_file_location("upstream_subject", ROOT / "kernel/subjects/upstream.py")
+    assert spec is not None
+    assert spec.loader is not None
+    subject = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(subject)
+    return subject
 
 
-def draw_parameters(function: Any, draw: random.Random) -> dict[str, Any]:
-    """Draw a value of each ``pytest.mark.parametrize`` of a test."""
-    parameters: dict[str, Any] = {}
-    for mark in function.pytestmark:
-        if mark.name == "parametrize":
-            given = mark.args[0]
-            names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
-            value = draw.choice(list(mark.args[1]))
-            parameters |= dict(zip(names, value if len(names) > 1 else (value,), strict=True))
-    return parameters
+def fetch(folder: Path) -> None:
+    """Download the pinned files and their licence."""
+    subject = load_subject()
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in ("LICENSE", *(f"hopper/{name}" for name in subject.FILES)):
+        with urllib.request.urlopen(URL.format(commit=subject.COMMIT, path=path), timeout=60) as answer:  # noqa: S310 - https
+            (folder / Path(path).name).write_bytes(answer.read())
+    os.environ[subject.FOLDER] = str(folder)
+    subject.find_files(subject.FOLDER, subject.FILES)
+    print(f"export {subject.FOLDER}={folder.resolve()}")
 
 
-def draw_cases(tests: Any, sample: int, seed: int) -> list[Case]:
-    """Draw different cases, the same number of each function."""
-    cases: list[Case] = []
-    for name in FUNCTIONS:
-        draw, chosen = random.Random(seed), set()  # noqa: S311 - no secret
-        while len(chosen) < sample // len(FUNCTIONS):
-            parameters = draw_parameters(getattr(tests, name), draw)
-            key = tuple(sorted((argument, str(value)) for argument, value in parameters.items()))
-            if can_run(parameters) and key not in chosen:
-                chosen.add(key)
-                cases.append((name, parameters))
-    random.Random(seed).shuffle(cases)  # noqa: S311 - no secret
-    return cases
+def cost(case: Any) -> int:
+    """Estimate the scores that the reference of a case computes."""
+    p = case.arguments
+    return int(p.get("seqlen_q", p.get("seqlen", 1)) * p.get("seqlen_k", p.get("num_splits", 1)))
 
 
-def list_features(name: str, p: Mapping[str, Any]) -> Iterator[str]:
-    """Name what a case uses."""
-    yield name.removeprefix("test_flash_attn_")
-    yield f"d {p['d']}"
-    yield str(p["mha_type"])
-    for feature, is_used in (
-        ("causal", p.get("causal")), ("append", p.get("new_kv")), ("rotary", p.get("rotary_fraction", 0) > 0),
-        ("left padding", p.get("has_leftpad")), ("batch index", p.get("has_batch_idx")), ("packed queries", p.get("varlen_q")),
-        ("unused rows", p.get("add_unused_qkv")),
-    ):  # fmt: skip
-        if is_used:
-            yield feature
-    if p.get("page_size") is not None:
-        yield f"page {p['page_size']}"
+def run(options: argparse.Namespace) -> int:
+    """Run one shard until its time is over. Return 1 if a case was wrong."""
+    subject = load_subject()
+    cases = importlib.import_module("flashcore_ci.worker.cases")
+    sets = subject.upstream_cases
+    groups = options.group or (*sets.GROUPS, *sets.APART_GROUPS)
+    params = {"sample": options.sample, "package": options.package}
+    found = [case for group in groups for case in subject.cases({**params, "group": group}, options.seed)]
+    found.sort(key=lambda each: cost(each[2]))
+    part, parts = map(int, options.shard.split("/"))
+    end, wrong = time.monotonic() + options.seconds, 0
+    with options.out.open("w", encoding="utf-8") as file:
+        for name, features, case in found[part::parts]:
+            if (began := time.monotonic()) > end:
+                break
+            result, why = cases.run_case(subject, case)
+            wrong += result == "wrong"
+            row = {"case": name, "group": sets.group_of(case), "features": features, "result": result, "why": why}
+            file.write(json.dumps({**row, "seconds": round(time.monotonic() - began, 4)}) + "\n")
+            file.flush()
+    return int(wrong > 0)
 
 
-def run_case(test: Callable[..., None], parameters: Mapping[str, Any]) -> tuple[str, str]:
-    """Return passed, skipped, refused or failed, and why."""
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            test(**parameters)
-    except pytest.skip.Exception as error:
-        return "skipped", str(error)
-    except NotImplementedError as error:
-        return "refused", str(error)
-    except Exception as error:  # noqa: BLE001 - any error of a case is its result
-        return "failed", f"{type(error).__name__}: {error}"
-    return "passed", ""
-
-
-def provide_rotary() -> None:
-    """Publish a plain ``apply_rotary_emb``, without which upstream leaves its rotary cases out."""
-    torch = importlib.import_module("torch")
-
-    def apply_rotary_emb(x: Any, cos: Any, sin: Any, *, interleaved: bool = False, seqlen_offsets: Any = 0) -> Any:
-        half, y = cos.shape[-1], x.float().clone()
-        first = torch.as_tensor(seqlen_offsets, device=x.device).long().expand(x.shape[0])
-        at = (first[:, None] + torch.arange(x.shape[1], device=x.device)).clamp(max=cos.shape[0] - 1)
-        c, s = cos[at].float()[:, :, None], sin[at].float()[:, :, None]
-        a, b = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(0, half), slice(half, 2 * half))
-        y[..., a], y[..., b] = x[..., a].float() * c - x[..., b].float() * s, x[..., a].float() * s + x[..., b].float() * c
-        return y.to(x.dtype)
-
-    for name in ("flash_attn", "flash_attn.layers", "flash_attn.layers.rotary"):
-        sys.modules.setdefault(name, ModuleType(name)).__path__ = []
-    vars(sys.modules["flash_attn.layers.rotary"])["apply_rotary_emb"] = apply_rotary_emb
-
-
-def count(tests: Any, cases: list[Case], seconds: float) -> Counts:
-    """Run cases until the time is over, print each that did not pass, and count results by feature."""
+def count(rows: Iterable[Mapping[str, Any]]) -> Counts:
+    """Count results by group and by feature. A case that two files have counts once."""
     counts: Counts = collections.Counter()
-    end = time.monotonic() + seconds
-    for name, parameters in cases:
-        if time.monotonic() > end:
-            break
-        result, why = run_case(getattr(tests, name), parameters)
-        counts.update((feature, result) for feature in ("all", *list_features(name, parameters)))
-        if result not in {"passed", "skipped"}:
-            values = " ".join(f"{argument}={value}" for argument, value in parameters.items())
-            print(f"{result} {name} {values}: {' '.join(why.split())[:300]}", flush=True)
+    for row in {row["case"]: row for row in rows}.values():
+        names = dict.fromkeys(("all", row["group"], *map(str, row["features"])))
+        counts.update((name, row["result"]) for name in names)
     return counts
 
 
+def table(files: list[Path]) -> int:
+    """Print a Markdown table, then what did not pass."""
+    rows = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    counts = count(rows)
+    print(f"| feature | {' | '.join(RESULTS)} |\n| --- | {' | '.join('---:' for _ in RESULTS)} |")
+    for name in dict.fromkeys(name for name, _ in counts):
+        print(f"| {name} | {' | '.join(str(counts[name, result]) for result in RESULTS)} |")
+    print(f"\n{sum(row['seconds'] for row in rows):.0f} s in cases")
+    for row in rows:
+        if row["result"] == "wrong":
+            print(f"wrong: {row['case']}: {row['why']}")
+    refused = collections.Counter(row["why"] for row in rows if row["result"] == "refused")
+    for why, number in refused.most_common(20):
+        print(f"refused {number}: {why}")
+    return int(counts["all", "wrong"] > 0)
+
+
 def main() -> int:
-    """Run the sample. The part of a shard is every nth case."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", type=int, default=600)
-    parser.add_argument("--seed", type=int, default=18)
-    parser.add_argument("--shard", default="0/1", help="for example 1/2: the second half")
-    parser.add_argument("--seconds", type=float, default=3600.0)
-    parser.add_argument("--peer", action="store_true")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("fetch").add_argument("folder", type=Path)
+    commands.add_parser("table").add_argument("files", type=Path, nargs="+")
+    runner = commands.add_parser("run")
+    runner.add_argument("out", type=Path)
+    runner.add_argument("--package", default="flashcore", help="fa3 runs FlashAttention-3's package")
+    runner.add_argument("--sample", type=int, default=600)
+    runner.add_argument("--group", action="append")
+    runner.add_argument("--seed", type=int, default=18)
+    runner.add_argument("--shard", default="0/1", help="for example 1/2: the second half")
+    runner.add_argument("--seconds", type=float, default=3600.0)
     options = parser.parse_args()
-    os.environ |= {f"FLASH_ATTENTION_DISABLE_{name}": "TRUE" for name in LEFT_OUT}
-    sys.path[:0] = [str(options.folder), str(Path(__file__).resolve().parents[2] / "kernel")]
-    provide_rotary()
-    if not options.peer:
-        importlib.import_module("flashcore.fa3")  # defines flash_attn_interface
-    tests = importlib.import_module("test_flash_attn")
-    part, parts = map(int, options.shard.split("/"))
-    counts = count(tests, draw_cases(tests, options.sample, options.seed)[part::parts], options.seconds)
-    table: dict[str, dict[str, int]] = collections.defaultdict(dict)
-    for (feature, result), number in sorted(counts.items()):
-        table[feature][result] = number
-    print(json.dumps(table), flush=True)
-    return 1 if counts["all", "failed"] or counts["all", "refused"] or not counts["all", "passed"] else 0
+    if options.command == "fetch":
+        fetch(options.folder)
+        return 0
+    sys.path.insert(0, str(ROOT))
+    return table(options.files) if options.command == "table" else run(options)
 
 
 if __name__ == "__main__":

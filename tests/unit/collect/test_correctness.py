@@ -123,7 +123,7 @@ def test_each_candidate_has_a_process_on_a_large_machine(monkeypatch, cpus, gib,
     session = SimpleNamespace(
         workloads=lambda kind: workloads,
         entries=lambda workload: (),
-        problem=lambda workload: SimpleNamespace(bytes=1.0),
+        problem=lambda workload: SimpleNamespace(bytes=1.0, flops=1.0, entries=()),
         plan=SimpleNamespace(description=lambda name: SimpleNamespace(candidate=candidate)),
         memory=gib << 30,
         is_healthy=lambda: True,
@@ -138,3 +138,23 @@ def test_each_candidate_has_a_process_on_a_large_machine(monkeypatch, cpus, gib,
     monkeypatch.setattr(correctness, "_observe", lambda *_: None)
     correctness.collect(session)
     assert seen == parts
+
+
+CASES = {"cases/passed": 50, "cases/wrong": 1, "cases/refused": 0}
+
+
+def test_test_cases_have_counts_instead_of_differences():
+    readings = dict(correctness.readings(CASES))
+    assert set(readings) == set(CASES)
+    assert readings["cases/wrong"] == Measured(value=1.0, unit="count")
+    assert dict(correctness.readings({"cases/passed": 50}))["cases/wrong"].code is Code.METRIC_ABSENT
+    assert set(dict(correctness.readings(GIVEN))) == set(GIVEN)
+
+
+def test_packages_of_one_name_have_processes_of_their_own():
+    workloads = [make_workload(f"w{i}", params=(("package", "ours" if i < 30 else "peer"),)) for i in range(40)]
+    parts = list(correctness.divide_cases(tuple(workloads), 8))
+    assert [len({workload.params for workload in part}) for part in parts] == [1] * 8
+    assert sorted(workload.id for part in parts for workload in part) == sorted(workload.id for workload in workloads)
+    assert list(correctness.divide_cases((), 8)) == []
+    assert len(list(correctness.divide_cases(tuple(workloads[:2]), 8))) <= 8
