@@ -24,6 +24,8 @@ def test_a_tiny_llama_and_a_character_model(kernels: SimpleNamespace) -> None:
         kernels.calls.clear()
         result = end_to_end.run_characters(1.0, "cpu", 40)
         assert (result["dynamic"], result["static"]) == (40, 40)
+        bytes_model = end_to_end.make_llama((64, 96, 2, 4, 2, 16, 256), "cpu", torch.float32)
+        assert end_to_end.generate_from_graph(bytes_model, "sdpa", 12) == end_to_end.generate(bytes_model, "sdpa", 12)
         assert result["loss"] < 5  # a random model has 5.5
         assert {"flash_attn_func", "flash_attn_with_kvcache"} <= set(kernels.calls)
     finally:

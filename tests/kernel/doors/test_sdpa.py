@@ -158,6 +158,25 @@ def test_packed_sequences_and_windows_are_served(door: SimpleNamespace) -> None:
     assert door.previous == [NAMES[1]]
 
 
+def test_pytorchs_function_for_packed_sequences_is_served(door: SimpleNamespace) -> None:
+    """From PyTorch 2.11 on it has no ``is_causal``. A window of (-1, 0) is causal."""
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+    torch = door.torch
+    q, k, v = (torch.randn(9, 4, 16) for _ in range(3))
+    starts = torch.tensor([0, 4, 9], dtype=torch.int32)
+    call = lambda: varlen_attn(q, k, v, starts, starts, 5, 5, window_size=(-1, 0), return_aux=AuxRequest(lse=True))  # noqa: E731
+    call()
+    assert (door.calls, door.previous) == ([], [NAMES[1]])
+    door.sdpa.activate()
+    out, lse = call()
+    assert (door.calls, door.previous, lse.shape) == (["attention_varlen"], [NAMES[1]], (4, 9))
+    for rows in (slice(0, 4), slice(4, 9)):
+        own = (t[rows].transpose(0, 1)[None] for t in (q, k, v))
+        mask = torch.ones(rows.stop - rows.start, rows.stop - rows.start, dtype=bool).tril()
+        torch.testing.assert_close(out[rows].transpose(0, 1)[None], expect(door, *own, mask))
+
+
 def test_rows_without_keys_get_what_pytorchs_backward_expects(door: SimpleNamespace) -> None:
     q, k, v = draw(door, rows=7)
     door.sdpa.activate()

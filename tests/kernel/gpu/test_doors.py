@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,24 +81,28 @@ def test_sdpa_without_a_context(sdpa: Any, sizes: Any, causal: bool) -> None:
 
 
 def test_sdpas_gradient_and_graph(sdpa: Any) -> None:
+    """PyTorch adds up four heads in bf16, so two right gradients of keys differ by 0.16. Each is compared with float64."""
     import torch
 
-    q, k, v = bhsd(2, 256, 256, 8, 2, 128, grad=True)
+    inputs = bhsd(2, 256, 256, 8, 2, 128, grad=True)
 
-    def step() -> Any:
-        out = attend(q, k, v, is_causal=True)
-        return out.detach(), *torch.autograd.grad(out.float().square().sum(), (q, k, v))
+    def step(attention: Callable[..., Any] = attend, tensors: Any = inputs) -> Any:
+        out = attention(*tensors, is_causal=True)
+        return out.detach(), *torch.autograd.grad(out.to(torch.promote_types(out.dtype, torch.float32)).square().sum(), tensors)
 
     expected = step()
+    exact = step(exactly, tuple(tensor.detach().double().requires_grad_() for tensor in inputs))
     sdpa.activate()
     actual, names = run(step)
     assert names == {"hopper"}
-    for a, b in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a.float(), b.float(), rtol=2e-2, atol=4e-2)
+    for name, ours, theirs, right in zip(("out", "dq", "dk", "dv"), actual, expected, exact, strict=True):
+        for norm in (2, math.inf):
+            error, limit = (torch.linalg.vector_norm(value.double() - right, norm).item() for value in (ours, theirs))
+            assert error <= 2 * limit, f"{name}: {error:.2e}, PyTorch {limit:.2e}"
     compiled = torch.compile(lambda q, k, v: attend(q, k, v, is_causal=True), fullgraph=True)
     with torch.no_grad():
-        compiled(q, k, v)
-        out, names = run(lambda: compiled(q, k, v))
+        compiled(*inputs)
+        out, names = run(lambda: compiled(*inputs))
     assert names == {"hopper"}
     torch.testing.assert_close(out, actual[0])
 
@@ -119,8 +124,7 @@ def test_pytorchs_packed_sequences(sdpa: Any) -> None:
 
     starts = torch.tensor([0, 100, 300], dtype=torch.int32, device="cuda")
     q, k, v = (draw(300, heads, 128, seed=heads) for heads in (8, 8, 8))
-    options = {"is_causal": True} if "is_causal" in varlen_attn.__code__.co_varnames else {"window_size": (-1, 0)}
-    call = lambda: varlen_attn(q, k, v, starts, starts, 200, 200, **options)  # noqa: E731
+    call = lambda: varlen_attn(q, k, v, starts, starts, 200, 200, window_size=(-1, 0))  # noqa: E731
     expected = call()
     sdpa.activate()
     actual, names = run(call)
@@ -229,7 +233,13 @@ def test_xformers() -> None:
     from flashcore.doors import xformers as door
 
     door.register()
+    from xformers import _cpp_lib
     from xformers.ops import LowerTriangularMask, memory_efficient_attention
+
+    if not _cpp_lib._built_with_cuda:
+        pytest.skip(
+            "xformers has no CUDA extension here and refuses every kernel: its wheel needs libcudart.so.12 in LD_LIBRARY_PATH"
+        )
 
     q, k, v = (draw(2, 300, 8, 128, seed=i) for i in range(3))
     out, names = run(lambda: memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask()))
