@@ -138,4 +138,5 @@ def test_a_tool_that_does_not_see_its_control_proves_nothing(machine: Machine) -
     for check in SANITIZERS:
         assert once_green(machine, check) == {("INCONCLUSIVE", "control-failed")}
         found = of(machine.verdicts(), check)
-        assert all(found[key] == verdict for key, verdict in of(machine.recorded, check).items() if verdict[0] == "FAIL")
+        findings = {key: verdict for key, verdict in of(machine.recorded, check).items() if verdict == ("FAIL", "over-limit")}
+        assert found.items() >= findings.items()

@@ -26,7 +26,8 @@ def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: si
     """Start a gate, send the signals while the worker of ``process`` is busy; the exit code."""
     if process in {"correctness", "racecheck"}:  # on a busy machine the short limits of the test could be first
         machine.suite = PATIENT
-    machine.together(process).update({"waits_for": str(machine.folder / "never"), "deaf": deaf})
+    for shared in machine.shared(process):
+        shared.update({"waits_for": str(machine.folder / "never"), "deaf": deaf})
     tool = machine.start(*only(*gates))
     machine.wait_until_waiting(tool)
     assert machine.survivors()

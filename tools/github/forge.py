@@ -92,7 +92,7 @@ FORGERIES = (
     Forgery(
         name="tool",
         claim="the tool of the branch always passes",
-        edits={KERNEL: broken, REQUIRE: lambda text: text.replace("return report.exit_code", "return 0")},
+        edits={KERNEL: broken, REQUIRE: lambda text: text.replace("return next(", "return ExitCode.PASSED or next(")},
     ),
     Forgery(
         name="environment",
