@@ -80,7 +80,7 @@ def command(
     rest = (base_evidence, base_statement) if base_evidence is not None and base_statement is not None else None
     request = Request(out=out, environ=os.environ, live=False, suite_is_default=options.suite_is_default(), **arguments)
     codes = set()
-    names = demand_machines(machines, evidence) if machines is not None else ()
+    names = demand_machines(machines, evidence, request) if machines is not None else ()
     for number, file in enumerate(evidence):
         place = out / names[number] if names else out
         statement = statements[number] if statements else None

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci.model.errors import UnmetError, UsageError
+from flashcore_ci.run import gate, reports
+from flashcore_ci.run.request import Request
+from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FIX = "run the GPU job on one machine of each class, and give the evidence of each once"
 
 
-def demand(names: str, evidence: Sequence[Path]) -> tuple[str, ...]:
-    """Return the class of each evidence, as ``assign``."""
+def demand(names: str, evidence: Sequence[Path], request: Request) -> tuple[str, ...]:
+    """Return the class of each evidence, as ``assign``. First no class keeps an earlier report."""
+    for out in [request.out / name for name in _read(names)]:
+        gate.check_suite_exists(replace(request, out=out))
+        with claim_folder(out):
+            reports.clear(out)
     devices = [read_run(file).evidence.provenance.device for file in evidence]
     return assign(names, ["" if device is None else device.name for device in devices])
+
+
+def _read(names: str) -> list[str]:
+    wanted = names.lower().split(",")
+    if len(set(wanted)) != len(wanted) or not all(map(NAME.fullmatch, wanted)):
+        raise UsageError(f"--machines names no machines, or one of them twice: {names!r}", fix="--machines h100,h200")
+    return wanted
 
 
 def assign(names: str, devices: Sequence[str]) -> tuple[str, ...]:
@@ -24,9 +39,7 @@ def assign(names: str, devices: Sequence[str]) -> tuple[str, ...]:
 
     UnmetError unless each name has exactly one GPU, UsageError for wrong names.
     """
-    wanted = names.lower().split(",")
-    if len(set(wanted)) != len(wanted) or not all(map(NAME.fullmatch, wanted)):
-        raise UsageError(f"--machines names no machines, or one of them twice: {names!r}", fix="--machines h100,h200")
+    wanted = _read(names)
     found: list[str] = []
     for device in devices:
         words = set(re.split(r"[^a-z0-9]+", device.lower()))

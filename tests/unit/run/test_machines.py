@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from flashcore_ci.model.errors import UnmetError, UsageError
-from flashcore_ci.run import machines
+from flashcore_ci.model.errors import EvidenceError, SuiteError, UnmetError, UsageError
+from flashcore_ci.run import machines, reports
+from flashcore_ci.run.request import Request
 
 
 def test_each_evidence_is_of_one_class() -> None:
@@ -32,3 +35,20 @@ def test_what_is_missing_is_named(names: str, devices: list[str], message: str) 
 def test_names_that_are_none_are_refused(names: str) -> None:
     with pytest.raises(UsageError, match="--machines names no machines"):
         machines.assign(names, ["NVIDIA H200"])
+
+
+def test_no_class_keeps_an_earlier_green_report(tmp_path: Path) -> None:
+    """The evidence cannot be read, so there is no verdict. A mistyped suite removes nothing."""
+    suite, request = tmp_path / "suite.toml", Request(suite=tmp_path / "suite.toml", out=tmp_path / "out", environ={})
+    files = [request.out / name / reports.REPORT for name in ("h100", "h200")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        (file.parent / ".flashcore-ci").touch()
+        file.write_text("green")
+    with pytest.raises(SuiteError):
+        machines.demand("h100,h200", [tmp_path / "none"], request)
+    assert all(file.exists() for file in files)
+    suite.touch()
+    with pytest.raises(EvidenceError):
+        machines.demand("h100,h200", [tmp_path / "none"], request)
+    assert not any(file.exists() for file in files)
