@@ -34,6 +34,7 @@ def build(db: str, environ: Mapping[str, str], suite: Path, out: Path) -> dict[s
     refuse_foreign(out)
     files = site.files(read(db, environ, suite))
     with mark_folder(out):
+        refuse_foreign(out)  # the pages took time, and what is removed below must be a page
         present = set(_paths(out))
         for path, content in sorted(files.items(), key=lambda pair: pair[0].endswith(".html")):  # pages after their data
             _write(out / path, content)
@@ -61,7 +62,9 @@ def _write(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
+        partial.unlink(missing_ok=True)  # it may be another name of a foreign file
+        with partial.open("xb") as stream:
+            stream.write(content)
         partial.replace(path)
     except OSError as error:
         raise CannotCollectError(

@@ -62,13 +62,15 @@ def folder_of(suite: Path) -> Path:
 def read_alerts(suite: Path) -> tuple[AlertFile, ...]:
     """Read all alerts next to ``suite``, by id. SuiteError lists every problem of the first bad file."""
     folder = folder_of(suite)
+    if folder.is_symlink():
+        raise SuiteError((f"{folder}: a link holds no alerts",), fix="replace it with a folder")
     files = sorted(folder.glob("*.toml"))
     if len(files) > MAX_FILES:
         raise SuiteError(
             (f"{folder} holds {len(files)} files, and {MAX_FILES} are allowed",), fix="remove old alerts that are fixed"
         )
     for file in files:
-        if file.is_symlink() or folder.is_symlink():
+        if file.is_symlink():
             raise SuiteError((f"{file}: a link is not an alert",), fix="replace it with a plain file")
     return tuple(_alert(read_document(file), file.name, str(file)) for file in files)
 
@@ -117,7 +119,9 @@ def write_alert(suite: Path, alert: AlertFile) -> Path:
     try:
         file.parent.mkdir(exist_ok=True)
         temporary = file.with_suffix(".tmp")
-        temporary.write_text(text_of(alert), encoding="utf-8")
+        temporary.unlink(missing_ok=True)  # it may be a pipe, or another name of a file that is not ours
+        with temporary.open("x", encoding="utf-8") as stream:
+            stream.write(text_of(alert))
         temporary.replace(file)
     except OSError as error:
         raise CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make the folder writable") from None

@@ -105,7 +105,7 @@ def append_anchor(suite: Path, pin: Pin) -> Path:
     read_anchors(suite)
     try:
         with file.open("a", encoding="utf-8") as stream:
-            stream.write("\n".join(_lines(pin)) + "\n")
+            stream.write("\n".join(("", *_lines(pin)) if stream.tell() else _lines(pin)) + "\n")  # its last line may have no end
     except OSError as error:
         raise CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make the folder writable") from None
     return file
