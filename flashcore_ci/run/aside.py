@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flashcore_ci.adapters import clock
 from flashcore_ci.bounded import files
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.store.files import write_atomically
 
 FOLDER = "aside"
@@ -19,8 +20,7 @@ DIGITS = 16
 def note(home: Path, gpu: str, why: str) -> None:
     """Remember a GPU. A disk that refuses changes nothing."""
     file = home / FOLDER / hashlib.sha256(gpu.encode()).hexdigest()[:DIGITS]
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(CannotCollectError):
         write_atomically(file, f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
 
 

@@ -110,6 +110,14 @@ def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.Monke
     assert aside.noted(Path("nowhere")) == ()
 
 
+def test_a_disk_that_refuses_the_note_ends_no_measurement(tmp_path: Path) -> None:
+    aside.note(tmp_path, "a", BROKEN)
+    (file,) = (tmp_path / "aside").iterdir()
+    file.unlink()
+    file.mkdir()
+    aside.note(tmp_path, "a", BROKEN)
+
+
 def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     machines = Machines(lost={(1, "a"): "PREEMPTED", (2, "a"): "PREEMPTED"}, broken=False)
     fleet = run(machines, monkeypatch)
