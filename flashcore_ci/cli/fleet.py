@@ -48,13 +48,17 @@ def run(*, out: Path, engine: str, gpus: int, slurm: str, as_json: bool, **argum
 
     A shard that a machine loses is measured again elsewhere. A failed check is not. `ci` writes the shards to --out.
     """
+    try:
+        words = tuple(shlex.split(slurm))
+    except ValueError:
+        raise click.UsageError(f"--slurm has a quotation without an end: {slurm[:80]}") from None
     request = Request(out=out, environ=os.environ, live=True, suite_is_default=options.suite_is_default(), **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         if engine == "ci":
             text = fleet.matrix(request, progress, gpus=gpus)
         elif engine == "slurm":
-            report = fleet.run_slurm(request, progress, nodes=gpus, options=tuple(shlex.split(slurm)))
+            report = fleet.run_slurm(request, progress, nodes=gpus, options=words)
         else:
             report = fleet.run_local(request, progress)
     if engine == "ci":

@@ -98,7 +98,7 @@ class SlurmEngine:
         return [*COLLECT, *options]
 
     def _follow(self, job: str) -> None:
-        """Wait until the job has left the queue. A stopped run cancels it."""
+        """Wait until the job has left the queue. A stopped run leaves it there, and says so."""
         unanswered = 0
         while True:
             try:

@@ -47,7 +47,7 @@ def replaced(commit: str, request: Request, progress: Progress, *, reason: str, 
     linked = [_link(workloads[seen.target], seen, old, device.machine_class) for seen in run.evidence.observations]
     links = tuple(link for link in linked if link is not None)
     if not links:
-        raise CannotCollectError("no workload was measured with both anchors", fix=f"read {request.out}/report.md")
+        raise CannotCollectError("no workload was measured with both anchors", fix=f"flashcore-ci report {request.out}")
     unlinked = sorted(found.codes.keys() - {link.workload for link in links})
     return append_anchor(request.suite, replace(found, links=links)), tuple(unlinked)
 

@@ -25,14 +25,22 @@ def suite_name(suite: Path, environ: Mapping[str, str]) -> str:
     return load_suite(Request(suite=suite, out=Path(), environ=environ)).name
 
 
+def _require_file(suite: Path) -> None:
+    """Raise SuiteError for a mistyped suite: there is no alert next to it."""
+    if not suite.is_file():
+        suite_name(suite, {})
+
+
 def listed(suite: Path, *, everything: bool) -> tuple[AlertFile, ...]:
     """Return the alerts next to ``suite``, the newest first."""
+    _require_file(suite)
     found = (alert for alert in read_alerts(suite) if everything or alert.is_open)
     return tuple(sorted(found, key=lambda alert: (alert.opened, alert.id), reverse=True))
 
 
 def triage(suite: Path, start: str, *, state: AlertState, owner: str, reason: str, until: str) -> tuple[AlertFile, Path]:
     """Write a decision. UsageError if it is not complete, or if ``start`` begins no alert or more than one."""
+    _require_file(suite)
     found = [alert for alert in read_alerts(suite) if start and alert.id.startswith(start)]
     if len(found) != 1:
         raise UsageError(

@@ -118,3 +118,8 @@ def test_closed_streams_are_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.value.code == 0
     for stream in (sys.stdout, sys.stderr):
         stream.close()
+
+
+def test_options_for_slurm_without_an_end_are_a_usage_error(capsys: pytest.CaptureFixture) -> None:
+    assert main.run(["fleet", "run", "--engine", "slurm", "--slurm", "--comment='x"]) == ExitCode.USAGE
+    assert "--slurm has a quotation without an end" in capsys.readouterr().err
