@@ -38,15 +38,24 @@ class Profile:
         return [SimpleNamespace(name=name, device_type="cuda") for name in self.seen]
 
 
-def is_green(runs: Sequence[tuple[str, Run]], seen: Sequence[str] = (OURS,)) -> bool:
-    """Judge cases as gates/upstream.toml does: none is wrong, and all that are planned pass."""
+def is_green(
+    runs: Sequence[tuple[str, Run]], seen: Sequence[str] = (OURS,), later: Sequence[str] | None = None, feature: str = "all"
+) -> bool:
+    """Judge cases as gates/upstream.toml does: none is wrong, and all that are planned pass.
+
+    The profiler sees ``seen`` in its first case and ``later`` in all others. Each case is drawn.
+    """
+    profiles = iter([Profile(seen)])
     torch: Any = SimpleNamespace(
         cuda=SimpleNamespace(synchronize=lambda: None, OutOfMemoryError=MemoryError),
         autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="cuda")),
-        profiler=SimpleNamespace(profile=lambda activities: Profile(seen), ProfilerActivity=SimpleNamespace(CUDA="cuda")),
+        profiler=SimpleNamespace(
+            profile=lambda activities: next(profiles, Profile(seen if later is None else later)),
+            ProfilerActivity=SimpleNamespace(CUDA="cuda"),
+        ),
     )
-    subject = SimpleNamespace(cases=lambda *_: [(name, ["all"], run) for name, run in runs], run_case=lambda run: run())
-    with mock.patch.dict(sys.modules, {"torch": torch}):
+    subject = SimpleNamespace(cases=lambda *_: [(name, [feature], run) for name, run in runs], run_case=lambda run: run())
+    with mock.patch.dict(sys.modules, {"torch": torch}), mock.patch.object(cases.secrets, "randbelow", return_value=0):
         try:
             outcome = cases.measure(subject, Work(id="w", subject="s", params={}, seed=18), (OURS,))
         except BaseException:  # noqa: BLE001 - it ends the worker or the workload: red
@@ -67,9 +76,9 @@ def passes() -> None:
     pass
 
 
-def attack(name: str, *runs: Run, seen: Sequence[str] = (OURS,), names: str = "abcd") -> Attack:
+def attack(name: str, *runs: Run, names: str = "abcd", **how: Any) -> Attack:
     given = list(zip(names, (*runs, *[passes] * PLANNED), strict=False))
-    return Attack(name=name, attempt=lambda _folder: is_green(given, seen))
+    return Attack(name=name, attempt=lambda _folder: is_green(given, **how))
 
 
 ERRORS: tuple[BaseException, ...] = (
@@ -112,6 +121,8 @@ CLASS = AttackClass(
         attack("PyTorch's kernel serves them", seen=("pytorch_flash::flash_fwd_kernel",)),
         attack("no kernel runs", seen=()),
         attack("a kernel with another name", seen=(f"{OURS}_fallback",)),
+        attack("PyTorch's kernel serves all but the first", later=("pytorch_flash::flash_fwd_kernel",)),
+        attack("a feature without a name counts twice", fail(NotImplementedError("q: refused")), feature=""),
     ),
     member=member,
     mutant=mutant,
