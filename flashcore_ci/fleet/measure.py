@@ -129,7 +129,8 @@ def measure(
 def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> tuple[Evidence, Run]:
     run = merge.merge(fleet.done, verified=fleet.engine.verified)
     here = host.provenance(request)
-    provenance = replace(run.evidence.provenance, commit=here.commit, dirty=here.dirty)
+    provenance = run.evidence.provenance
+    provenance = replace(provenance, commit=here.commit, dirty=here.dirty or provenance.dirty)  # changes may be gone by now
     blamed = (one for task, why in fleet.blamed for one in _blame(task, why, plan, builds))
     evidence = replace(
         run.evidence,

@@ -20,6 +20,7 @@ from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store.claim import MARKER
 
 SHARDS = "shards"
 """The folder of shard files in what the shards of a run share."""
@@ -136,7 +137,10 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
             return provenance(request, logs)
     out = request.root / request.out
     near = (out.parent, *out.parent.glob(f".{glob.escape(out.name)}-*"))  # of this shard and its siblings, or of our shards
-    outputs = (out, request.root / request.binaries, *(folder for folder in near if _is_shared(folder)))
+    shared = [folder for folder in near if _is_shared(folder)]
+    gate = out.parent.parent / (out.parent.name[1:].rpartition("-")[0] or out.parent.name)  # whose shard this is
+    gates = [gate] if out.parent in shared and (gate / MARKER).is_file() else []
+    outputs = (out, request.root / request.binaries, *shared, *gates)
     commit = request.commit
     checkout = git.Checkout(commit=commit, dirty=False) if commit else git.checkout(request.root, logs=scratch, outputs=outputs)
     return Provenance(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from evidence_factories import make_evidence, make_provenance
+from factories import make_plan
 
 from flashcore_ci.doctor import checks
 from flashcore_ci.fleet import measure
@@ -17,6 +19,8 @@ from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import aside
+from flashcore_ci.run.request import Request
+from flashcore_ci.store.run import Run
 
 BROKEN = "Xid 79: GPU has fallen off the bus"
 
@@ -170,3 +174,13 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
     fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
     fleet.run([task(1), task(2)])
     assert fleet.notes == ["shard 2 is lost: a: exit status -9", "kept 1"]
+
+
+@pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
+def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance(dirty=there)))
+    monkeypatch.setattr(measure.merge, "merge", lambda *_, verified: run)
+    monkeypatch.setattr(measure.host, "provenance", lambda _: make_provenance(dirty=here))
+    fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
+    evidence, _ = measure._joined(fleet, run.plan, (), Request(suite=Path("s"), out=Path("o"), environ={}))
+    assert evidence.provenance.dirty is (there or here)

@@ -9,11 +9,12 @@ import tiny_kernel
 from factories import make_plan
 from sound_gpu import SOUND
 
-from flashcore_ci.adapters import nvml
+from flashcore_ci.adapters import git, nvml
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.options import CompileOptions
 from flashcore_ci.run import host
 from flashcore_ci.run.host import has_gpu
+from flashcore_ci.run.request import Request
 
 
 def test_no_driver_no_gpu(tmp_path: Path) -> None:
@@ -95,3 +96,25 @@ def test_gpus_that_are_all_hidden_are_not_measured_on(monkeypatch, visible, gpu,
     if visible is not None:
         monkeypatch.setenv(nvml.VISIBLE, visible)
     assert host.is_live(SimpleNamespace(gpu=gpu, live=live)) is measures
+
+
+@pytest.mark.parametrize(
+    ("out", "own"), [(".latest-x1/run-1", {".latest-x1", "latest"}), (".x1/run-1", {".x1"}), ("latest", {".latest-x1"})]
+)
+def test_a_shard_knows_what_its_gate_writes(out: str, own: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take files of the gate for changes of the checkout. A folder that is no run counts."""
+    for name in (".latest-x1/shards", ".x1/shards", "latest", "kernel"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (".flashcore-ci", "latest/.flashcore-ci"):
+        (tmp_path / name).touch()
+    seen: list[Path] = []
+
+    def checkout(_: Path, *, logs: Path, outputs: tuple[Path, ...]) -> git.Checkout:
+        seen.extend(outputs)
+        return git.Checkout(commit="", dirty=False)
+
+    monkeypatch.setattr(git, "checkout", checkout)
+    monkeypatch.setattr(host.clock, "now", lambda: "2026-11-22T08:00:00Z")
+    host.provenance(Request(suite=Path("s"), out=tmp_path / out, environ={}), tmp_path)
+    assert {path.relative_to(tmp_path).as_posix() for path in seen[2:]} == own
+    assert host.provenance(Request(suite=Path("s"), out=Path("/out"), environ={}), tmp_path).dirty is False
