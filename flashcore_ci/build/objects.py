@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -125,7 +126,9 @@ def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> Compi
         raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
     for name in rules[0]:
         path = files.resolve(Path(root, name))
-        is_listed = path.is_relative_to(root) and path.relative_to(root).as_posix() in unit.reads
+        plain = Path(os.path.normpath(Path(root, name)))  # a link's own name
+        names = (path, plain) if files.resolve(plain) == path else (path,)
+        is_listed = any(each.is_relative_to(root) and each.relative_to(root).as_posix() in unit.reads for each in names)
         if not is_listed and (system.is_ours(name) or not system.is_header(path)):
             message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
             return CompileError(file=unit.source, line=0, message=message)

@@ -139,10 +139,11 @@ class Sources:
 
     def _header(self, folder: str, name: str) -> str | None:
         if (folder, name) not in self._header_paths:
-            path, place = None, self.root / folder / name
+            path, place = None, Path(os.path.normpath(self.root / folder / name))
             if os.path.exists(place):  # noqa: PTH110 - Path's raises for a name that is too long
                 with contextlib.suppress(ValueError):  # the name leads out of the checkout
-                    path = files.resolve(place).relative_to(self.root).as_posix()
+                    files.resolve(place).relative_to(self.root)
+                    path = place.relative_to(self.root).as_posix()  # a compiler looks next to a link, not to what it names
             self._header_paths[folder, name] = path if path is not None and self.exists(path) else None
         return self._header_paths[folder, name]
 

@@ -109,3 +109,17 @@ def test_what_could_lie_is_refused_with_its_line(root, build):
     (made,) = build(root)
     assert (made.error.file, made.error.line) == ("kernel/include/tiny.cuh", 4)
     assert "__LINE__" in made.error.message
+
+
+@pytest.mark.nightly
+def test_a_header_behind_a_link_is_covered_and_its_neighbours_are_those_of_the_link(root, build):
+    (root / "kernel/include/deep").mkdir()
+    (root / "kernel/include/deep/real.h").write_text('#include "near.h"\n')
+    (root / "kernel/include/deep/near.h").write_text("int near_the_file;\n")
+    (root / "kernel/include/link.h").symlink_to("deep/real.h")
+    change(root, "kernel/launch.cu", "#include", '#include "link.h"\n#include')
+    (made,) = build(root)
+    assert "near.h" in made.error.message
+    (root / "kernel/include/near.h").write_text("int near_the_link;\n")
+    (made,) = build(root)
+    assert made.error is None

@@ -124,14 +124,15 @@ def swap(folder: Path) -> None:
     (folder / "x").rename(second)
 
 
-def elsewhere(name: str, change: Change) -> Attack:
-    """Take the object of one checkout for the sources of another one."""
+def elsewhere(name: str, change: Change, both: Change = Path.exists) -> Attack:
+    """Take the object of one checkout for the sources of another one. ``both``: what is in both."""
 
     def attempt(folder: Path) -> bool:
         keys = []
         for root in (folder / "one", folder / "two"):
             for path, text in SOURCES.items():
                 write(path, text)(root)
+            both(root)
             if root.name == "two":
                 change(root)
             toolchain = host = SimpleNamespace(digest="digest", identity="identity")
@@ -147,6 +148,13 @@ def outside(folder: Path) -> None:
     (folder.parent / "outside.h").write_text("int outside;\n")
     remove("kernel/second/b.h")(folder)
     (folder / "kernel/second/b.h").symlink_to(folder.parent / "outside.h")
+
+
+def linked(root: Path) -> None:
+    """Let the source include a header by a link, which includes another."""
+    write("kernel/a.cu", '#include "link.h"\n')(root)
+    write("kernel/deep/real.h", '#include "b.h"\n')(root)
+    (root / "kernel/link.h").symlink_to("deep/real.h")
 
 
 def member(rng: random.Random) -> Attack:
@@ -194,6 +202,7 @@ CLASS = AttackClass(
         elsewhere("a header next to the source", write("kernel/b.h")),
         elsewhere("a header that is only asked for", write("kernel/second/c.h")),
         elsewhere("a link that leaves it", outside),
+        elsewhere("a header next to a link", write("kernel/b.h"), linked),
     ),
     member=member,
     mutant=mutant,
