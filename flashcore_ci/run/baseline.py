@@ -35,6 +35,8 @@ class Proposal:
 
 def propose(run: Path, request: Request) -> Proposal:
     """Write the timings of ``run`` as its machine's baseline. EvidenceError if no process wrote them, or not on a GPU."""
+    if not (request.root / request.suite).is_file():
+        load_suite(request)  # it says what is wrong: a mistyped one would get a folder of its own
     recording = read_run(run)
     results, evidence = ProcessResults(recording.files), recording.evidence
     for observation in evidence.observations:

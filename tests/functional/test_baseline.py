@@ -14,6 +14,8 @@ BUNDLE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 
 @pytest.fixture
 def gates(checkout: Path) -> Path:
+    (checkout / "gates").mkdir()
+    (checkout / "gates/tiny.toml").touch()
     return checkout / "gates"
 
 
@@ -69,3 +71,8 @@ def test_two_baselines_of_one_machine_are_an_error(cli, gates: Path) -> None:
     done = propose(cli, BUNDLE)
     assert done.returncode == 4
     assert "are for the same machine" in done.stderr
+
+
+def test_a_mistyped_suite_gets_no_baseline(cli, gates: Path) -> None:
+    done = cli("baseline", "propose", BUNDLE, "--suite", "gate/tiny.toml")
+    assert (done.returncode, (gates.parent / "gate").exists()) == (3, False), done.stderr
