@@ -35,6 +35,7 @@ class World:
     def __init__(self, folder):
         self.url, self.suite, self.random, self.runs = migrated_url_of(folder), folder / "gates/x.toml", random.Random(3), 0
         self.suite.parent.mkdir()
+        self.suite.touch()
 
     def add(self, *levels, version=None, rounds=5, registers=None):
         """Add a run whose series have these log ratios. Its code is ``version``, by default new."""
@@ -212,6 +213,7 @@ def test_an_alert_is_a_testcase_with_its_code_and_next_step(checkout):
 def test_the_command_lists_and_decides_in_words_and_as_json(checkout, capsys):
     Path("gates/x.toml").touch()
     suite = ["--suite", "gates/x.toml"]
+    assert main.run(["alerts", "list", "--suite", "gates/y.toml"]) == 3
     assert main.run(["alerts", "list", *suite]) == 0
     assert "nobody yet" in capsys.readouterr().out
     assert main.run(["alerts", "triage", checkout.id, "--state", "ignored", *suite]) == 2
