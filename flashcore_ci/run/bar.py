@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -59,8 +60,7 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
     descriptions = describe(loaded, root=root, python=python, scratch=scratch)
     make_plan(loaded, descriptions, compared=True)  # a suite that cannot be planned asks nothing
     project = read_project(root)
-    file = root / project.path_of("selftest")
-    selftest = read_document(file) if file.is_file() else {}
+    selftest = _selftest(root, suite, project.path_of("selftest"))
     name = selftest.get("suite")
     broken = root / name if isinstance(name, str) else None
     return Side(
@@ -73,6 +73,18 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
         selftest=selftest,
         selftest_suite=load(broken, root=root) if broken is not None and broken.is_file() else None,
     )
+
+
+def _selftest(root: Path, suite: Path, default: Path) -> Mapping[str, Any]:
+    """Read the self-test that guards this suite, by default the project's. SuiteError for two: only one would be compared."""
+    own, guards = read_document(root / default) if (root / default).is_file() else {}, {}
+    for file in {root / default, *(root / suite).parent.glob("*.toml")}:
+        with contextlib.suppress(SuiteError):  # a file that cannot be read guards nothing
+            document = read_document(file)
+            guards |= {file.name: document} if document.get("guard") == suite.as_posix() else {}
+    if len(guards) > 1:
+        raise SuiteError((f"{' and '.join(sorted(guards))} are self-tests of {suite.as_posix()}",), fix="join them")
+    return next(iter(guards.values()), own)
 
 
 def subject_files(description: Description, root: Path) -> tuple[str, ...]:

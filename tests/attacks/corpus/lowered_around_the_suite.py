@@ -15,8 +15,9 @@ from bars import ENTRIES, SELFTEST, SUITE, blocks, describe, edit, judged, read
 from factories import make_entry_spec
 
 from flashcore_ci.model.bar import Side
+from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.plan import bar
-from flashcore_ci.run.bar import _dependencies, _references
+from flashcore_ci.run.bar import _dependencies, _references, _selftest
 
 WORKLOADS = ("big-1", "big-2", "edge")
 DEFECTS: list[dict[str, Any]] = SELFTEST["defect"]
@@ -52,7 +53,17 @@ def dependencies(name: str, **files: str | None) -> Attack:
     return on_disk(name, files, _dependencies, "dependencies")
 
 
+def other_selftest(name: str, **files: str | None) -> Attack:
+    """Make an attack of the self-test of a suite that is not the project's own."""
+    return on_disk(name, files, lambda tree: _selftest(tree, Path("gates/other.toml"), Path("gates/selftest.toml")), "selftest")
+
+
+TESTS = """guard = "gates/other.toml"
+defect = [{ name = "wrong", gate = "right", reason = "over-limit" }, { name = "slow", gate = "fast", slower = 1.0 }]
+"""
 FILES = {
+    "gates/selftest.toml": TESTS.replace("other", "hopper"),
+    "gates/tests.toml": TESTS,
     "noise/h200.json": "{}",
     "baselines/h200.json": "{}",
     "uv.lock": "click==8.1",
@@ -74,7 +85,10 @@ def on_disk(name: str, files: dict[str, str | None], of: Callable[[Path], Any], 
                 (tree / file).parent.mkdir(parents=True, exist_ok=True)
                 if text is not None:
                     (tree / file).write_text(text, encoding="utf-8")
-            sides.append(dict(of(tree)))
+            try:
+                sides.append(dict(of(tree)))
+            except SuiteError:
+                return False
         base = replace(read(folder / "base"), **{field: sides[0]})
         return not blocks(judged(base, replace(base, **{field: sides[1]})))
 
@@ -123,6 +137,16 @@ ATTACKS = (
     selftest("a defect is renamed", defect=[{**DEFECTS[0], "name": "mask"}, *DEFECTS[1:]]),
     selftest("fewer controls", clean=["sound-*"]),
     selftest("another suite of defects", suite="gates/easy.toml"),
+    other_selftest("a defect of another self-test is dropped", gates__tests_toml=TESTS.replace(', { name = "slow", gate = "fast", slower = 1.0 }', "")),
+    other_selftest("another self-test has easier defects", gates__tests_toml=TESTS.replace("1.0", "99.0")),
+    other_selftest("another self-test is gone", gates__tests_toml=None),
+    other_selftest("another self-test cannot be read", gates__tests_toml="["),
+    other_selftest("another self-test guards something else", gates__tests_toml=TESTS.replace("other", "third")),
+    replace(
+        other_selftest("a copy stands in for another self-test", gates__a_toml=TESTS, gates__tests_toml=TESTS.replace("slow", "slower")),
+        mutated=False,
+        proof="green at ef1f1e6b, where only the project's own self-test was compared",
+    ),
     changes("no self-test", lambda side: replace(side, selftest={}, selftest_suite=None)),
     weaker_guard("the self-test's gates have other limits", ("value = 2e-3", "value = 1")),
     weaker_guard("the self-test's workload is another", ("n = 3", "n = 4")),
