@@ -26,6 +26,7 @@ HARDWARE_XIDS: dict[int, str] = {
 }  # fmt: skip
 """Xid numbers of the hardware or its firmware (NVIDIA, "Xid Errors"). Those of an application's own faults, as 13 and 31, are absent."""
 POLL_MS = 200
+MAX_DIGITS = 9
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
 MPS = "nvidia-cuda-mps"
@@ -239,8 +240,11 @@ def _handle(nvml: Any, gpu: str) -> Any:
             message = f"{VISIBLE} is {os.environ[VISIBLE]!r}, and no GPU of this machine has that name"
             raise CannotCollectError(message, fix="flashcore-ci doctor --gpu 0")
         gpu = seen[0]
-    gpu = gpu or "0"
-    return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
+    if not gpu.isdecimal():
+        return nvml.nvmlDeviceGetHandleByUUID(gpu) if gpu else nvml.nvmlDeviceGetHandleByIndex(0)
+    if len(gpu) > MAX_DIGITS or int(gpu) >= nvml.nvmlDeviceGetCount():  # the library would take 2**32 for 0
+        raise CannotCollectError(f"this machine has no GPU {gpu[:20]}", fix="name one of those that `nvidia-smi -L` lists")
+    return nvml.nvmlDeviceGetHandleByIndex(int(gpu))
 
 
 def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
 from flashcore_ci.adapters import lock, nvml
+from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.session import Session
@@ -25,15 +25,14 @@ def find_gpus(session: Session) -> tuple[str, ...]:
         return (session.uuid,)
     model = nvml.read(session.uuid).name
     known = sorted(nvml.uuids()) if session.neighbours is None else session.neighbours
-    others = (uuid for uuid in known if uuid != session.uuid and _model(uuid) == model)
-    return (session.uuid, *itertools.islice(others, needed - 1))
+    found = (each.uuid for name in known for each in _states(name) if each.name == model)
+    return tuple(dict.fromkeys((session.uuid, *found)))[:needed]  # a GPU has several names
 
 
-def _model(uuid: str) -> str:
-    """Return the name of a GPU, or "" if it does not answer."""
+def _states(name: str) -> Iterator[GpuState]:
+    """Yield the state of a GPU, unless it does not answer."""
     with contextlib.suppress(CannotCollectError):
-        return nvml.read(uuid).name
-    return ""
+        yield nvml.read(name)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ class FakeNvml(SimpleNamespace):
     def __init__(self, **changes):
         answers = {
             "nvmlInit": None,
+            "nvmlDeviceGetCount": 1,
             "nvmlShutdown": None,
             "nvmlDeviceGetHandleByIndex": "handle",
             "nvmlDeviceGetHandleByUUID": "handle",
@@ -217,3 +218,10 @@ def test_the_load_of_the_other_gpus(monkeypatch):
     fake.nvmlDeviceGetUtilizationRates = load
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     assert nvml.neighbours(("GPU-0",)) == {"GPU-2": 92}
+
+
+@pytest.mark.parametrize("name", ["3", "4294967296", "9" * 5000, "1" * 10])
+def test_a_number_without_a_gpu_is_one_line(three, monkeypatch, name):
+    monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    with pytest.raises(CannotCollectError, match=f"this machine has no GPU {name[:20]}"):
+        nvml.read(name)

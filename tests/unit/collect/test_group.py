@@ -68,6 +68,15 @@ def test_only_the_given_neighbours_join(session: Session, gpus: dict[str, str]) 
     assert group.find_gpus(replace(session, neighbours=())) == ("GPU-2",)
 
 
+def test_a_gpu_is_no_neighbour_of_itself_under_another_name(
+    session: Session, gpus: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuids = {"0": "GPU-1", "1": "GPU-2", "GPU-2": "GPU-2"}
+    monkeypatch.setattr(group.nvml, "read", lambda name: replace(SOUND, uuid=uuids[name], name=gpus[uuids[name]]))
+    assert group.find_gpus(replace(session, neighbours=("1",))) == ("GPU-2",)
+    assert group.find_gpus(replace(session, neighbours=("1", "0"))) == ("GPU-2", "GPU-1")
+
+
 def test_one_gpu_is_enough_for_a_plan_that_asks_for_one(session: Session) -> None:
     assert group.find_gpus(replace(session, plan=replace(session.plan, workloads=(SINGLE,)))) == ("GPU-2",)
 
