@@ -24,7 +24,6 @@ class Architecture:
     exact: bool = False
     registers: int = 65_536
     thread_registers: int = 255
-    block_threads: int = 1_024
 
     def runs_on(self, capability: str) -> bool:
         """Tell whether machine code for this architecture runs on a GPU of this compute capability, as in ``9.0``."""

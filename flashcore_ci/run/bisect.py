@@ -31,7 +31,7 @@ from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.suite.alert_ends import ends_of
+from flashcore_ci.suite.alerts import ends_of
 
 __all__ = ["Question", "bisect", "ends_of", "lines"]
 

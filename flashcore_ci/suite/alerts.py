@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from flashcore_ci.model.alerts import DECIDED, AlertedSeries, AlertFile, AlertState
-from flashcore_ci.model.errors import CannotCollectError, SuiteError
+from flashcore_ci.model.errors import CannotCollectError, SuiteError, UsageError
 from flashcore_ci.suite.loader import parse, read_document
 from flashcore_ci.suite.problems import Problems
 from flashcore_ci.suite.tables import Finite, Table, Text
@@ -73,6 +73,22 @@ def read_alerts(suite: Path) -> tuple[AlertFile, ...]:
         if file.is_symlink():
             raise SuiteError((f"{file}: a link is not an alert",), fix="replace it with a plain file")
     return tuple(_alert(read_document(file), file.name, str(file)) for file in files)
+
+
+def ends_of(suite: Path, start: str, workload: str | None) -> tuple[str, str, str] | None:
+    """Return what a bisection asks of the alert: its clearest workload, last good commit and first bad one. None without such a file."""
+    found = [alert for alert in read_alerts(suite) if start and alert.id.startswith(start)]
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} alerts begin with {start}", fix=f"give one of them, as {found[0].id}")
+    if not found:
+        return None
+    (alert,) = found
+    parts = [part for part in alert.series if workload in {None, part.workload}]
+    if not parts or not alert.last_good:
+        absent = "a last good commit" if parts else f"the workload {workload}"
+        raise UsageError(f"the alert {alert.id} does not name {absent}", fix="give --workload, --good and --bad")
+    clearest = max(parts, key=lambda part: abs(part.percent) / (part.standard_error or 1.0))
+    return clearest.workload, alert.last_good, alert.commit
 
 
 def parse_alert(text: str, name: str) -> AlertFile:
