@@ -17,7 +17,7 @@ import site
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flashcore_ci.model import isolation
@@ -31,6 +31,8 @@ RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1
 """The file rights that each version of landlock handles."""
 NET_VERSION, SCOPE_VERSION = 4, 6  # of landlock: TCP, and signals and abstract sockets
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
+PARTLY = ("/etc", "/opt")
+"""Folders with keys and tokens of root. A candidate's user cannot read them, unless the interpreter is root's alone."""
 DEVICES = ("nvidia*", "nvidia-caps/*", "null", "zero", "full", "random", "urandom")
 USERS = (61_000, 64_999)
 DENIED = {
@@ -57,9 +59,10 @@ def enter(readable: Sequence[Path], writable: Path, *, user: int) -> None:
         raise OSError(errno.EBUSY, "another thread would keep its rights")
     _leave_network()
     _check(_libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    _restrict_files(readable, writable)
+    is_public = all(map(_is_public, (*readable, *interpreter_paths())))
+    _restrict_files(readable, writable, is_public=is_public)
     if user:
-        _become(user)
+        _become(user, reads_all=not is_public)
     _check(_libc.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0), "pdeathsig")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
@@ -106,17 +109,41 @@ def interpreter_paths() -> list[Path]:
     return sorted(Path(folder) for folder in folders if folder)
 
 
-def _become(user: int) -> None:
-    """Change the user. It may read what root may, because packages can be root's: landlock decides what that is."""
-    _check(_libc.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0), "keepcaps")
+def _is_public(folder: Path) -> bool:
+    """Tell whether everybody may read a folder, what is directly in it, and may come there. A folder that is not there hides nothing."""
+    try:
+        inside = [path for path in folder.iterdir() if path.exists()] if folder.is_dir() else []
+        modes = [(path.stat().st_mode & 0o5, 5 if path.is_dir() else 4) for path in (folder, *inside, *folder.resolve().parents)]
+        return all(mode & needed == needed for mode, needed in modes)
+    except FileNotFoundError:
+        return True
+
+
+def _public_parts(folder: Path) -> Iterator[Path]:
+    """Yield the files that everybody may read."""
+    for path in folder.iterdir() if folder.stat().st_mode & 0o5 == 0o5 else ():  # noqa: PLR2004 - to list and to enter
+        if path.is_dir() and not path.is_symlink():
+            yield from _public_parts(path)
+        elif path.exists() and path.stat().st_mode & 0o4:
+            yield path
+
+
+def _become(user: int, *, reads_all: bool) -> None:
+    """Change the user. ``reads_all``: it may read what root may, because packages are root's: landlock decides what that is."""
+    _check(_libc.prctl(KEEP_CAPABILITIES, int(reads_all), 0, 0, 0), "keepcaps")
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
+    if reads_all:
+        _keep_reading()
+    _check(_libc.prctl(SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root
+
+
+def _keep_reading() -> None:
     header = ctypes.create_string_buffer(struct.pack("Ii", CAPABILITY_VERSION, 0))
     sets = ctypes.create_string_buffer(struct.pack("6I", READ_SEARCH, READ_SEARCH, READ_SEARCH, 0, 0, 0))
     _check(_libc.capset(header, sets), "capset")
     _libc.prctl(AMBIENT, RAISE, READ_SEARCH.bit_length() - 1, 0, 0)  # also for the compiler that a framework starts
-    _check(_libc.prctl(SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root
 
 
 def _leave_network() -> None:
@@ -131,7 +158,7 @@ def _leave_network() -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
 
 
-def _restrict_files(readable: Sequence[Path], writable: Path) -> None:
+def _restrict_files(readable: Sequence[Path], writable: Path, *, is_public: bool) -> None:
     version = _libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return  # ``verify`` sees what is open
@@ -142,7 +169,10 @@ def _restrict_files(readable: Sequence[Path], writable: Path) -> None:
     ruleset = _check(_libc.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0), "landlock")
     read = EXECUTE | READ_FILE | READ_DIR
     kernel = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()]
-    for path in (*map(Path, SYSTEM), *kernel, *interpreter_paths(), *readable):
+    system = [Path(name) for name in SYSTEM if is_public or name not in PARTLY]
+    if not is_public:
+        system += [*_public_parts(Path("/etc")), *(path for path in Path("/opt").glob("*") if _is_public(path))]
+    for path in (*system, *kernel, *interpreter_paths(), *readable):
         _allow(ruleset, path, read)
     for device in (path for pattern in DEVICES for path in Path("/dev").glob(pattern)):
         _allow(ruleset, device, handled & (READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE))

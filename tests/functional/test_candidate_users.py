@@ -59,3 +59,26 @@ def test_a_compiler_reads_what_its_candidate_may_read(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", ENTER, str(tmp_path / "tree"), str(home)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split("\n") == ["may be read", "", ""]
+
+
+SECRETS = [path for path in map(Path, ("/etc/shadow", "/etc/gshadow")) if path.exists() and not path.stat().st_mode & 0o4]
+LOOK = """
+import os, pathlib, sys
+from flashcore_ci.worker import sandbox
+home = pathlib.Path(sys.argv[2])
+os.chown(home, 60_999, 60_999)
+sandbox.interpreter_paths = lambda: [pathlib.Path(sys.argv[1])]
+sandbox.enter([], home, user=60_999)
+print(int(pathlib.Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16))
+for name in sys.argv[3:]:
+    print(os.path.exists(name) and sandbox._opens(name, os.O_RDONLY))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not SECRETS, reason="only root changes its user, and has secrets")
+@pytest.mark.parametrize(("interpreter", "rights"), [("/root", sandbox.READ_SEARCH), ("/usr", 0)])
+def test_a_candidate_cannot_read_the_secrets_of_root(interpreter: str, rights: int, tmp_path: Path) -> None:
+    """Its errors are in reports that everybody reads. An interpreter in /root is for root alone."""
+    argv = [sys.executable, "-c", LOOK, interpreter, str(tmp_path), "/etc/passwd", *map(str, SECRETS)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == [str(rights), "True", *["False"] * len(SECRETS)]
