@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import shutil
 import signal
@@ -146,7 +147,7 @@ class Candidate:
             if text := errors.read(MAX_ERRORS):
                 (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
         with file_reads.unrecorded():  # it opens folders by their last names
-            shutil.rmtree(self._folder, ignore_errors=True)
+            _remove(self._folder)
         if not wait and self._folder.exists():
             self.close()  # it wrote a file meanwhile
 
@@ -191,6 +192,23 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise CandidateError(str(answer["error"])[:300])
     return answer
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also one that a candidate made so deep that Python gives up: its parts are lifted first."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    waiting = [folder]
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            inner = waiting.pop()
+            inner.chmod(0o700)
+            for name in [entry.name for entry in os.scandir(inner) if entry.is_dir(follow_symlinks=False)]:
+                waiting.append((inner / name).rename(folder / f".{number}-{len(waiting)}"))
+            if not waiting:
+                break
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _await_group(group: int) -> None:

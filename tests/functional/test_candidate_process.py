@@ -89,6 +89,20 @@ def test_an_end_leaves_no_process_and_no_file(job: Job, temporary: Path) -> None
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_an_end_removes_folders_that_are_too_deep_for_python(job: Job, temporary: Path) -> None:
+    candidate = Candidate(job, job.subjects[0])
+    folder = candidate._folder / "home"
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(2 * sys.getrecursionlimit()):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    candidate.close()
+    assert list(temporary.iterdir()) == []
+
+
 def test_an_end_that_is_not_awaited_leaves_no_file_and_nothing_that_runs(job: Job, temporary: Path) -> None:
     candidate = Candidate(job, job.subjects[0], warm="cuda")
     candidate.close(wait=False)
