@@ -151,7 +151,7 @@ def text_of(alert: AlertFile) -> str:
     lines += [f"{key} = {_quoted(text)}" for key in ("commit", "last_good", "owner", "reason") if (text := getattr(alert, key))]
     for key in ("entries", "changes", "evidence"):
         lines += [f"{key} = [", *(f"  {_quoted(value)}," for value in getattr(alert, key)[:MAX_LIST]), "]"]
-    for each in alert.series:
+    for each in alert.series[:MAX_LIST]:
         texts = ((key, _quoted(getattr(each, key))) for key in ("suite", "workload", "machine_class"))
         numbers = ((key, f"{getattr(each, key):.4f}") for key in ("percent", "standard_error", "z"))
         lines += ["", "[[series]]", *_assign(texts), *_assign(numbers)]

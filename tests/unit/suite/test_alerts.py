@@ -52,6 +52,12 @@ def test_an_alert_is_read_as_it_was_written(suite, changes):
     assert read_alerts(suite) == (alert,)
 
 
+def test_what_was_written_of_many_series_can_be_read(suite):
+    many = tuple(replace(ALERT.series[0], workload=f"w{number}") for number in range(300))
+    write_alert(suite, replace(ALERT, series=many))
+    assert read_alerts(suite)[0].series == many[:200]
+
+
 def test_no_folder_is_no_alert(suite):
     assert read_alerts(suite) == ()
 
