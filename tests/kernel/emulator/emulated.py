@@ -24,16 +24,16 @@ class Violation(Exception):
 
 
 @cache
-def structure(name: str, kernel: Path = KERNEL) -> type[ctypes.Structure]:
+def structure(name: str) -> type[ctypes.Structure]:
     """Return a struct of the C ABI, as its header has it."""
-    for header in sorted((kernel / "include").rglob("*.h")):
+    for header in sorted((KERNEL / "include").rglob("*.h")):
         found = re.search(rf"^struct {name} {{\n(.*?)^}};", header.read_text(), re.MULTILINE | re.DOTALL)
         if found is None:
             continue
         fields: list[tuple[str, Any]] = []
         for kind, pointer, other, field in _FIELD.findall(found[1]):
             is_pointer = bool(pointer or other)
-            fields.append((field, ctypes.c_void_p if is_pointer else _TYPES[kind] if kind in _TYPES else structure(kind, kernel)))
+            fields.append((field, ctypes.c_void_p if is_pointer else _TYPES[kind] if kind in _TYPES else structure(kind)))
         return type(name, (ctypes.Structure,), {"_fields_": fields})
     raise KeyError(name)
 

@@ -22,8 +22,17 @@ void acquire(Thread& thread, const Clock& object) {
     ++thread.clock[static_cast<size_t>(thread.number)];
 }
 
-void begin_races(int) {}
-void begin_races_of(Cta&) {}
+namespace {
+size_t all_threads = 0;
+}
+
+void begin_races(int threads) { all_threads = static_cast<size_t>(threads); }
+void begin_races_of(Cta& cta) {
+    for (Thread& thread : cta.threads) {
+        thread.clock.assign(settings.races ? all_threads : 0, 0);
+        if (settings.races) thread.clock[static_cast<size_t>(thread.number)] = 1;
+    }
+}
 void note_shared(Thread&, Cta&, uint32_t, uint32_t, bool, bool) {}
 void note_global(Thread&, const void*, uint64_t, bool, bool) {}
 void check_fenced(Thread&, Cta&, uint32_t, uint32_t, const char*) {}
