@@ -6,9 +6,11 @@ import ctypes
 import math
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +52,24 @@ def _e4m3_values() -> list[float]:
     return [value(bits) for bits in range(256)]
 
 
+@cache
+def _e4m3_magnitudes() -> list[float]:
+    return _e4m3_values()[:127]  # in ascending order, and even ones have even bits
+
+
+def _to_e4m3(x: float) -> int:
+    magnitudes = _e4m3_magnitudes()
+    above = min(bisect_left(magnitudes, abs(x)), 126)
+    below = max(above - 1, 0)
+    distances = abs(x) - magnitudes[below], magnitudes[above] - abs(x)
+    bits = above if distances[1] < distances[0] or (distances[1] == distances[0] and above % 2 == 0) else below
+    return bits | (128 if math.copysign(1.0, x) < 0 else 0)
+
+
 def encode(values: Sequence[float], kind: str) -> bytes:
     """Round numbers to a type and return its bytes."""
     if kind == "e4m3":
-        numbers = [(v, bits) for bits, v in enumerate(_e4m3_values()) if v == v]
-        return bytes(min(numbers, key=lambda pair: (abs(pair[0] - x), pair[1] & 1))[1] for x in values)
+        return bytes(_to_e4m3(x) for x in values)
     if kind == "bf16":
         words = [int.from_bytes(struct.pack("<f", x), "little") for x in values]
         return b"".join(((w + 0x7FFF + (w >> 16 & 1)) >> 16 & 0xFFFF).to_bytes(2, "little") for w in words)
@@ -123,6 +138,12 @@ class Library:
         self.c.emulator_write(ctypes.c_void_p(tensor.address), data, ctypes.c_size_t(len(data)))
         return tensor
 
+    def zeros(self, name: str, size: int) -> Tensor:
+        """Return so many bytes of zeros."""
+        tensor = self.empty(name, (size,), "byte")
+        self.c.emulator_write(ctypes.c_void_p(tensor.address), bytes(size), ctypes.c_size_t(size))
+        return tensor
+
     def free(self) -> None:
         """Free all operands."""
         self.c.emulator_free_all()
@@ -146,13 +167,22 @@ def operand(tensor: Tensor | None, order: str = "bshd") -> Any:
     return result
 
 
-def attend(q: Sequence[float], keys: Sequence[Sequence[float]], values: Sequence[Sequence[float]], scale: float) -> tuple[list[float], float]:
+def attend(
+    q: Sequence[float],
+    keys: Sequence[Sequence[float]],
+    values: Sequence[Sequence[float]],
+    scale: float,
+    cap: float = 0.0,
+    sink: float | None = None,
+) -> tuple[list[float], float]:
     """Attend from one query to these keys in float64. Return the output and the log-sum-exp."""
     if not keys:
-        return [0.0] * len(q), -math.inf
-    scores = [scale * sum(a * b for a, b in zip(q, key, strict=True)) for key in keys]
-    largest = max(scores)
+        return [0.0] * len(q), -math.inf if sink is None else sink
+    scores = [scale * sum(map(mul, q, key)) for key in keys]
+    if cap > 0:
+        scores = [cap * math.tanh(score / cap) for score in scores]
+    largest = max(scores) if sink is None else max(sink, *scores)
     weights = [math.exp(score - largest) for score in scores]
-    total = sum(weights)
-    out = [sum(w * x for w, x in zip(weights, column, strict=True)) / total for column in zip(*values, strict=True)]
+    total = sum(weights) + (0.0 if sink is None else math.exp(sink - largest))
+    out = [sum(map(mul, weights, column)) / total for column in zip(*values, strict=True)]
     return out, largest + math.log(total)
