@@ -66,7 +66,8 @@ void bar(Frame& frame, const Instruction& i) {
 void nothing(Frame&, const Instruction&) {}
 
 void fence_proxy_instruction(Frame&, const Instruction& i) {
-    fence_proxy(*current, i.opcode == "fence.proxy.async" || i.opcode == "fence.proxy.async.global");
+    const std::string& memory = i.words.back();
+    fence_proxy(*current, memory != "global", memory == "async" || memory == "global");
 }
 
 void fence_memory(Frame&, const Instruction&) { thread_fence(); }

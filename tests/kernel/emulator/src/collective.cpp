@@ -84,7 +84,10 @@ void act_sync(Warp& warp, Meeting& meeting) {
     if (!settings.races) return;
     Clock all = current->clock;
     for_each_lane(meeting, [&](int lane) { join(all, warp.threads[lane].clock); });
-    for_each_lane(meeting, [&](int lane) { acquire(warp.threads[lane], all); });
+    for_each_lane(meeting, [&](int lane) {
+        acquire(warp.threads[lane], all);
+        advance_lane(warp.threads[lane]);
+    });
 }
 
 constexpr const char* kNames[] = {"__shfl_sync", "__shfl_xor_sync", "__shfl_up_sync", "__shfl_down_sync",
@@ -140,21 +143,11 @@ uint32_t atomic(Atomic kind, void* address, uint32_t value, uint32_t compared) {
     auto* const word = static_cast<uint32_t*>(address);
     const uint32_t before = *word;
     *word = combine(kind, before, value, compared);
-    if (settings.races) {
-        Clock& clock = atomic_clocks[address];
-        join(clock, self.fenced);
-        join(self.seen_by_atomics, clock);
-    }
+    atomic_order(self, atomic_clocks[address]);
     return before;
 }
 
-void thread_fence() {
-    Thread& self = *current;
-    if (!settings.races) return;
-    acquire(self, self.seen_by_atomics);
-    self.fenced = self.clock;
-    ++self.clock[static_cast<size_t>(self.number)];
-}
+void thread_fence() { fence_order(*current); }
 
 void trap() { fail("__trap"); }
 

@@ -19,8 +19,8 @@ struct BoxCopy {
     CUtensorMap map;
     int64_t corner[5];
     uint32_t shared, barrier, bytes;
-    bool loads;
     Thread* issuer;
+    Clock clock;  // of the issuer, then
 };
 
 void read_map(const Frame& frame, const Argument& argument, const Instruction& i, BoxCopy& copy) {
@@ -80,6 +80,7 @@ void for_each_unit(const BoxCopy& copy, Function function) {
 void run_load(void* details) {
     auto* copy = static_cast<BoxCopy*>(details);
     Cta& cta = *copy->issuer->cta;
+    at_time(&copy->clock);
     for_each_unit(*copy, [&](uint32_t shared, const char* global, int bytes) {
         char* to = shared_at(cta, shared, static_cast<uint32_t>(bytes), "TMA load");
         if (global == nullptr) {
@@ -90,6 +91,7 @@ void run_load(void* details) {
         note_global(*copy->issuer, global, static_cast<uint64_t>(bytes), false, true);
         std::memcpy(to, global, static_cast<size_t>(bytes));
     });
+    at_time(nullptr);
     set_shadow(cta, copy->shared, copy->bytes, kDefined);
     complete_bytes(cta, copy->barrier, copy->bytes);
     delete copy;
@@ -98,16 +100,19 @@ void run_load(void* details) {
 void run_store(void* details) {
     auto* copy = static_cast<BoxCopy*>(details);
     Cta& cta = *copy->issuer->cta;
+    at_time(&copy->clock);
     for_each_unit(*copy, [&](uint32_t shared, char* global, int bytes) {
         if (global == nullptr) return;
         const auto count = static_cast<uint32_t>(bytes);
         check_shared_read(cta, shared, count, "TMA store", true);
+        note_shared(*copy->issuer, cta, shared, count, false, true);
         check_fenced(*copy->issuer, cta, shared, count, "TMA store");
         check_global(global, count, true, "TMA store");
         note_global(*copy->issuer, global, count, true, true);
         std::memcpy(global, shared_at(cta, shared, count, "TMA store"), count);
         mark_global(global, count);
     });
+    at_time(nullptr);
     delete copy;
 }
 
@@ -131,13 +136,13 @@ void load_box(Frame& frame, const Instruction& i) {
     Thread& self = *current;
     auto* copy = new BoxCopy{};
     copy->issuer = &self;
-    copy->loads = true;
     copy->shared = static_cast<uint32_t>(memory_of(frame, i.arguments[0]));
     read_map(frame, i.arguments[1], i, *copy);
     copy->barrier = static_cast<uint32_t>(memory_of(frame, i.arguments[2]));
     check_box(*copy);
     Mbarrier& barrier = mbarrier_at(*self.cta, copy->barrier, "TMA load");
     mark_in_flight(*self.cta, self, copy->shared, copy->bytes, "TMA load");
+    copy->clock = self.clock;
     release(self, barrier.next_clock);
     add_async({self.cta, run_load, copy});
     maybe_yield();
@@ -151,6 +156,7 @@ void store_box(Frame& frame, const Instruction& i) {
     read_map(frame, i.arguments[0], i, *copy);
     copy->shared = static_cast<uint32_t>(memory_of(frame, i.arguments[1]));
     check_box(*copy);
+    copy->clock = self.clock;
     add_async({self.cta, run_store, copy});
     self.stores.back().push_back(copy);
 }

@@ -154,6 +154,11 @@ bool is_defined_global(const void* address, uint64_t bytes) {
     return std::find(first, first + static_cast<long>(bytes), uint8_t{0}) == first + static_cast<long>(bytes);
 }
 
+std::pair<const void*, uint64_t> allocation_of(const void* address) {
+    const Allocation* allocation = find(address, 1);
+    return {allocation->base, allocation->bytes};
+}
+
 void mark_global(const void* address, uint64_t bytes) {
     Allocation* allocation = find(address, bytes);
     std::memset(allocation->defined.data() + (static_cast<const char*>(address) - allocation->base), 1, bytes);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/device.h"
@@ -18,7 +19,7 @@ constexpr uint32_t kArenaBytes = 256 * 1024;
 constexpr uint32_t kMapMagic = 0x7E5506A9;  // of an encoded tensor map
 constexpr uint8_t kPoison = 0xFF;  // NaN in every type of floating point
 
-using Clock = std::vector<uint32_t>;  // per thread of the grid, the last of its steps that is known to have happened
+using Clock = std::vector<uint32_t>;  // what is known to have happened (races.cpp)
 
 struct Warp;
 struct Cta;
@@ -35,9 +36,6 @@ struct Thread {
     uint32_t parity = 0;
     Coordinates coordinates;
     Clock clock;
-    Clock fenced;           // `clock` at its last __threadfence
-    Clock seen_by_atomics;  // what its atomics since then have read from others
-    uint32_t proxy_fence = 0;     // own clock at its last fence.proxy.async, for shared memory
     // Copies of this thread that it has not waited for, by group. The last group of each is not committed.
     std::deque<std::vector<void*>> stores{{}};  // of TMA
     std::deque<std::vector<void*>> copies{{}};  // cp.async
@@ -145,6 +143,7 @@ void check_shared_write(Cta& cta, uint32_t address, uint32_t bytes, const char* 
 void begin_shared(Cta& cta, uint32_t bytes);
 void check_global(const void* address, uint64_t bytes, bool write, const char* what);
 bool is_defined_global(const void* address, uint64_t bytes);
+std::pair<const void*, uint64_t> allocation_of(const void* address);
 void mark_global(const void* address, uint64_t bytes);
 
 // Barriers (barrier.cpp).
@@ -162,7 +161,11 @@ void note_shared(Thread& thread, Cta& cta, uint32_t address, uint32_t bytes, boo
 void note_global(Thread& thread, const void* address, uint64_t bytes, bool write, bool async);
 void check_fenced(Thread& thread, Cta& cta, uint32_t address, uint32_t bytes, const char* what);
 void forget_atomics();
-void fence_proxy(Thread& thread, bool all_memory);
+void fence_proxy(Thread& thread, bool shared, bool global);
+void fence_order(Thread& thread);
+void atomic_order(Thread& thread, Clock& location);
+void advance_lane(Thread& thread);
+void at_time(const Clock* clock);
 
 // The end of a CTA: nothing may be in flight.
 void check_end(Cta& cta);

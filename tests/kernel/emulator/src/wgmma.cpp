@@ -18,6 +18,7 @@ struct WgmmaCall {
     float* d[kLanes][128];
     float sums[16][256];
     bool committed;
+    Clock clock;  // of lane 0 at the issue
 };
 
 namespace {
@@ -71,6 +72,7 @@ void act_issue(Warp& warp, Meeting& meeting) {
     if (!warp.wgmma_fenced) fail("wgmma: no wgmma.fence since the last wait");
     auto* call = new WgmmaCall{};
     call->instruction = &i;
+    call->clock = warp.threads[0].clock;
     read_shape(i, *call);
     read_flags(lane_frame(meeting, 0), i, *call);
     for (int lane = 0; lane < kLanes; ++lane) read_lane(meeting, lane, i, *call);
@@ -160,12 +162,14 @@ __attribute__((target_clones("avx2", "default"), optimize("O3"))) void multiply(
 
 void compute(Warp& warp, WgmmaCall& call) {
     static float a[16 * 32], b[32 * 256];
+    at_time(&call.clock);
     if (call.a_in_registers) {
         read_registers(call, a);
     } else {
         read_shared(warp, call, call.a, call.a_is_transposed, warp.number % 4 * 16, 16, a, true);
     }
     read_shared(warp, call, call.b, call.b_is_transposed, 0, call.n, b, false);
+    at_time(nullptr);
     if (!call.accumulates) std::memset(call.sums, 0, sizeof call.sums);
     multiply(call.sums, a, b, call.n, call.k);
     for (WgmmaCall* later : warp.wgmmas) {
