@@ -1,6 +1,5 @@
 // Conversions between floating-point types.
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "numbers.h"
@@ -13,8 +12,8 @@ float half_value(uint16_t bits) {
     const int exponent = bits >> 10 & 31;
     const int mantissa = bits & 1023;
     const uint32_t sign = static_cast<uint32_t>(bits >> 15) << 31;
-    if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | static_cast<uint32_t>(mantissa) << 13);
-    if (exponent != 0) return std::bit_cast<float>(sign | static_cast<uint32_t>(exponent + 112) << 23 | static_cast<uint32_t>(mantissa) << 13);
+    if (exponent == 31) return __builtin_bit_cast(float, sign | 0x7F800000u | static_cast<uint32_t>(mantissa) << 13);
+    if (exponent != 0) return __builtin_bit_cast(float, sign | static_cast<uint32_t>(exponent + 112) << 23 | static_cast<uint32_t>(mantissa) << 13);
     const double value = mantissa * 0x1p-24;
     return static_cast<float>(sign != 0 ? -value : value);
 }
@@ -22,7 +21,7 @@ float half_value(uint16_t bits) {
 float e4m3_value(uint8_t bits) {
     const int exponent = bits >> 3 & 15;
     const int mantissa = bits & 7;
-    if ((bits & 0x7F) == 0x7F) return std::bit_cast<float>(0x7FC00000u);
+    if ((bits & 0x7F) == 0x7F) return __builtin_bit_cast(float, 0x7FC00000u);
     const double value = exponent == 0 ? mantissa * 0x1p-9 : (8 + mantissa) * std::ldexp(1.0, exponent - 10);
     return static_cast<float>((bits & 0x80) != 0 ? -value : value);
 }
@@ -50,10 +49,10 @@ const std::array<float, 256> kE4m3Values = [] {
 }();
 
 float from_fp16(uint16_t bits) { return kFp16Values[bits]; }
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+float from_bf16(uint16_t bits) { return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16); }
 
 uint16_t to_fp16(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
     const uint32_t magnitude = bits & 0x7FFFFFFF;
     if (magnitude > 0x7F800000) return 0x7FFF;
@@ -65,17 +64,17 @@ uint16_t to_fp16(float value) {
 }
 
 uint16_t to_bf16(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     if ((bits & 0x7FFFFFFF) > 0x7F800000) return 0x7FFF;
     return static_cast<uint16_t>(round_off(bits, 16));
 }
 
 uint8_t to_e4m3(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t bits = __builtin_bit_cast(uint32_t, value);
     const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80);
     const uint32_t magnitude = bits & 0x7FFFFFFF;
     if (magnitude > 0x7F800000) return 0x7F;
-    const float absolute = std::bit_cast<float>(magnitude);
+    const float absolute = __builtin_bit_cast(float, magnitude);
     if (absolute >= 448.0f) return sign | 0x7E;
     const int exponent = static_cast<int>(magnitude >> 23) - 120;
     uint32_t result = 0;

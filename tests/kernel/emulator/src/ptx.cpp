@@ -69,7 +69,7 @@ public:
             statement(program);
         }
         for (const auto& [index, label] : branches_) {
-            if (!labels_.contains(label)) refuse("no label '" + label + "'");
+            if (labels_.count(label) == 0) refuse("no label '" + label + "'");
             program.instructions[index].target = labels_[label];
         }
         return program;
@@ -136,7 +136,7 @@ private:
     }
 
     int register_of(const std::string& name) {
-        if (!registers_.contains(name)) refuse("unknown name '" + name + "'");
+        if (registers_.count(name) == 0) refuse("unknown name '" + name + "'");
         return registers_[name];
     }
 

@@ -59,7 +59,8 @@ std::string name_of(int number, const Thread& other) {
 
 void add_step(std::vector<Step>& steps, const Access& access, uint8_t bytes, size_t limit) {
     const Step own{access.thread.number, part_of(access.thread.clock, kHappened, access.thread.number), bytes, access.async};
-    std::erase_if(steps, [&](const Step& step) { return (step.bytes & ~bytes) == 0 && happened_before(step, access.clock); });
+    const auto is_old = [&](const Step& step) { return (step.bytes & ~bytes) == 0 && happened_before(step, access.clock); };
+    steps.erase(std::remove_if(steps.begin(), steps.end(), is_old), steps.end());
     if (steps.size() >= limit) steps.erase(steps.begin());
     steps.push_back(own);
 }

@@ -15,7 +15,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
-// __shared__ is left to rewrite.py.
+// __shared__ is left to emulator_rewrite.py.
 
 struct dim3 {
     unsigned x, y, z;

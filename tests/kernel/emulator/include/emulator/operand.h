@@ -1,4 +1,4 @@
-// What rewrite.py makes of an asm statement: its text and its operands, with the addresses of variables.
+// What emulator_rewrite.py makes of an asm statement: its text and its operands, with the addresses of variables.
 #pragma once
 
 #include <cstdint>

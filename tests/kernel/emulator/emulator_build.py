@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rewrite import rewrite
+from emulator_rewrite import rewrite
 
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[2] / "kernel"
-COMMON = ("-std=c++20", "-fPIC", "-fvisibility=default", "-g1", "-w")
+COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=default", "-g1", "-w")
 EMULATOR = (*COMMON, "-O1", "-fno-strict-aliasing")
 DEVICE = (
     *(*COMMON, "-O1", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-ftrivial-auto-var-init=pattern"),
@@ -52,7 +52,7 @@ def _compile(text: str, flags: Iterable[str]) -> Path:
 
 
 def _preprocess(source: Path, includes: Iterable[Path], defines: Iterable[str] = ()) -> str:
-    return _run("g++", "-std=c++20", "-E", "-x", "c++", *(f"-D{d}" for d in defines), *(f"-I{i}" for i in includes), source)
+    return _run("g++", "-std=gnu++17", "-E", "-x", "c++", *(f"-D{d}" for d in defines), *(f"-I{i}" for i in includes), source)
 
 
 def _write_lists(overlay: Path, kernel: Path, variants: Iterable[str]) -> None:
