@@ -14,7 +14,7 @@ from emulator_rewrite import rewrite
 
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[2] / "kernel"
-COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=default", "-g1", "-w")
+COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=default", "-g1", "-w", "-fno-gnu-unique")
 EMULATOR = (*COMMON, "-O1", "-fno-strict-aliasing")
 DEVICE = (
     *(*COMMON, "-O1", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-ftrivial-auto-var-init=pattern"),
