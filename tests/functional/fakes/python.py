@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     job, result = argv[3:]
     content = json.loads(replay.read(job))
     if content["kind"] == "describe":
-        os.execv(sys.executable, [sys.executable, *argv[1:]])
+        return describe(job, result, argv[1:])
     replay.note_pid()
     if replay.recording().get("daemons"):
         daemonize()
@@ -50,6 +50,40 @@ def main(argv: list[str]) -> int:
         return lost(result, job, process, content["workloads"][-1]["id"])
     write(result, job, process, process["result"])
     return end(process)
+
+
+def describe(job: str, result: str, arguments: list[str]) -> int:
+    """Let the real worker answer. Its answer to an equal job about equal files is repeated: that takes it 2 s."""
+    data = replay.read(job)
+    content = json.loads(data)
+    bound = {"nonce": content.pop("nonce"), "job": sha256(data).hexdigest()}
+    known = f"{os.environ['DESCRIBED']}/{digest_of(content)}"
+    if os.path.exists(known):
+        answer = json.loads(replay.read(known))
+        save(result, json.dumps({**answer, **bound}))
+        return 0
+    status = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, *arguments])
+    if status == 0:
+        save(known, replay.read(result).decode())
+    return status
+
+
+def digest_of(content: dict[str, Any]) -> str:
+    """Digest a job and every file that its subjects could read."""
+    digest = sha256(json.dumps(content).encode())
+    for folder, folders, names in os.walk(f"{content['root']}/kernel"):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            data = replay.read(f"{folder}/{name}")
+            digest.update(f"{folder}/{name} {len(data)} ".encode() + data)
+    return digest.hexdigest()
+
+
+def save(file: str, text: str) -> None:
+    temporary = f"{file}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as opened:
+        opened.write(text)
+    os.replace(temporary, file)
 
 
 def touch(name: str) -> None:
