@@ -27,7 +27,10 @@ _SHARED = re.compile(rf"{_BYTES} smem")
 _CUMULATIVE = re.compile(rf"{_BYTES} cumulative stack size")
 _LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
 _LINE = re.compile(r'^# \d+(?: "((?:[^"\\]|\\.)*)".*)?$')
-_MARKER_OR_BLANKS = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\s*^\# \d[^\n]*\n\s*|\s+""", re.MULTILINE)
+_MARKER = r"^\# \d[^\n]*\n\s*"
+_MARKER_OR_BLANKS = re.compile(  # all but a single blank, of which there are 100,000
+    rf"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|{_MARKER}|(?:[^\S ]\s*| \s+)(?:{_MARKER})?""", re.MULTILINE
+)
 _LINK_ERROR = re.compile(r"(?:undefined reference to|multiple definition of|cannot find|undefined symbol) .+")
 _PREFIX = re.compile(r"^ptxas (?:info|warning)\s*:\s*")
 _NAMED = re.compile(r"'([^']+)'")

@@ -24,6 +24,7 @@ class Sources:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
         self._header_paths: dict[tuple[str, str], str | None] = {}
+        self._inside: dict[str, bool] = {}
         self._includes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         self._names: dict[str, tuple[tuple[str, bool], ...]] = {}
         self._line_readers: dict[str, bool] = {}
@@ -32,7 +33,10 @@ class Sources:
 
     def is_inside(self, path: str) -> bool:
         """Tell whether ``path`` is relative and inside the checkout."""
-        return "\0" not in path and not Path(path).is_absolute() and files.resolve(self.root / path).is_relative_to(self.root)
+        if path not in self._inside:
+            outside = "\0" in path or Path(path).is_absolute() or not files.resolve(self.root / path).is_relative_to(self.root)
+            self._inside[path] = not outside
+        return self._inside[path]
 
     def exists(self, path: str) -> bool:
         """Tell whether this file can be read."""
@@ -131,8 +135,9 @@ class Sources:
     def _included(self, path: str, include_dirs: tuple[str, ...]) -> list[str]:
         if (path, include_dirs) not in self._includes:
             found = self._includes[path, include_dirs] = []
+            near = (str(PurePosixPath(path).parent), *include_dirs)
             for name, quoted in self._named(path):
-                folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
+                folders = near if quoted else include_dirs
                 header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
                 found += [header] if header is not None else []
         return self._includes[path, include_dirs]

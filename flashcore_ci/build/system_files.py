@@ -21,12 +21,17 @@ class SystemFiles:
     toolchain: Path
     folders: tuple[str, ...]
     libraries: tuple[str, ...] = ()
+    _ours: dict[str, bool] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     _earlier: dict[tuple[str, tuple[str, ...]], list[str]] = field(default_factory=dict)
 
     def is_ours(self, name: str) -> bool:
         """Tell whether a compiler that works in ``root`` means a file of the checkout."""
-        path = Path(name)
+        if name not in self._ours:  # a translated source names each of its headers a hundred times
+            self._ours[name] = self._find_ours(Path(name))
+        return self._ours[name]
+
+    def _find_ours(self, path: Path) -> bool:
         if not path.is_absolute():
             return True
         path = path.resolve()

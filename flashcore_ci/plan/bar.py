@@ -130,8 +130,9 @@ def _with_gates_of(head: Side, base: Side) -> Side:
 
 
 def _checks(suite: Suite, side: Side) -> Bar:
-    found = (pair for gate in suite.gates for pair in pairs(gate, side.suite, side.descriptions))
-    return {_check_name(pair.gate.id, pair.target): _of_check(pair) for pair in found if isinstance(pair, Check)}
+    found = [pair for gate in suite.gates for pair in pairs(gate, side.suite, side.descriptions)]
+    known: dict[int, Record] = {}  # of gates and limits, which `found` keeps alive: thousands of checks share few
+    return {_check_name(pair.gate.id, pair.target): _of_check(pair, known) for pair in found if isinstance(pair, Check)}
 
 
 def _excluded(side: Side) -> frozenset[str]:
@@ -143,10 +144,11 @@ def _check_name(gate: str, target: str) -> str:
     return f"check {gate} on {target}"
 
 
-def _of_check(check: Check) -> Record:
-    gate = {name: value for name, value in plain(check.gate).items() if name not in SELECTION}
-    limit = {name: value for name, value in plain(check.limit).items() if name != "on"}
-    return {**gate, **limit, "subject": check.subject, "scope": str(check.scope)}
+def _of_check(check: Check, known: dict[int, Record]) -> Record:
+    for record, left_out in ((check.gate, SELECTION), (check.limit, {"on"})):
+        if id(record) not in known:
+            known[id(record)] = {name: value for name, value in plain(record).items() if name not in left_out}
+    return {**known[id(check.gate)], **known[id(check.limit)], "subject": check.subject, "scope": str(check.scope)}
 
 
 def _described(side: Side) -> Bar:

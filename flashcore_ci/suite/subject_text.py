@@ -9,7 +9,8 @@ import ast
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from flashcore_ci.model.subject import FUNCTIONS, EntrySpec, SubjectFunction, required_keys
 
@@ -31,21 +32,39 @@ class Part:
     workloads: Mapping[str, Mapping[str, object]]
 
 
+class KeyRead(NamedTuple):
+    """A key that a function reads from its parameter ``role``. ``said`` begins a message."""
+
+    line: int
+    key: str
+    said: str
+    role: str
+
+
 def mistakes(text: str, part: Part) -> list[Mistake]:
     """List the mistakes with their lines. The worker reports what is not valid Python: its interpreter may be newer."""
+    found, reads, known = _read(text, part.needed)
+    return sorted({*found, *_unknown_keys(reads, known, part.workloads)})
+
+
+@lru_cache(maxsize=1)
+def _read(text: str, needed: tuple[str, ...]) -> tuple[list[Mistake], list[KeyRead], dict[str, set[str] | None]]:
+    """Return what is wrong for every workload, the keys that functions read, and those that they return.
+
+    A suite may have many subjects of one file.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return [], [], {}
     functions = {node.name: node for node in tree.body if isinstance(node, Function)}
-    found = list(_missing(tree, functions, part.needed))
+    found = list(_missing(tree, functions, needed))
     for name, node in functions.items():
         if name in FUNCTIONS and not node.decorator_list:
             found += _wrong_arguments(node, FUNCTIONS[name])
             found += _wrong_keys(node, FUNCTIONS[name].record)
     found += _different_outputs(functions)
-    found += _unknown_keys(functions, part.workloads)
-    return sorted(set(found))
+    return found, list(_reads(functions)), {name: _keys_of(functions.get(name)) for name in ("inputs", "outputs")}
 
 
 def _missing(tree: ast.Module, functions: Mapping[str, Function], needed: Sequence[str]) -> Iterator[Mistake]:
@@ -156,24 +175,25 @@ def _different_outputs(functions: Mapping[str, Function]) -> Iterator[Mistake]:
         )
 
 
-def _unknown_keys(functions: Mapping[str, Function], workloads: Mapping[str, Mapping[str, object]]) -> Iterator[Mistake]:
-    known = {"inputs": _keys_of(functions.get("inputs")), "outputs": _keys_of(functions.get("outputs"))}
+def _reads(functions: Mapping[str, Function]) -> Iterator[KeyRead]:
     for name in (name for name in ("problem", *MEASURED) if name in functions):
         node, inside = functions[name], list(ast.walk(functions[name]))
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         for argument, role in zip(names, FUNCTIONS[name].parameters, strict=False):
             for line, key in _read_keys(node, inside, argument):
-                keys = known.get(role)
-                if keys is not None and key not in keys:
-                    yield line, f'{name}() reads {argument}["{key}"], which {role}() does not return{_meant(key, keys)}'
-                without = (
-                    next((each for each, params in workloads.items() if key not in params), None) if role == "params" else None
-                )
-                if without is not None:
-                    yield (
-                        line,
-                        f'{name}() reads {argument}["{key}"], which workload {without} does not have{_meant(key, workloads[without])}',
-                    )
+                yield KeyRead(line, key, f'{name}() reads {argument}["{key}"], which', role)
+
+
+def _unknown_keys(
+    reads: Sequence[KeyRead], known: Mapping[str, set[str] | None], workloads: Mapping[str, Mapping[str, object]]
+) -> Iterator[Mistake]:
+    for line, key, said, role in reads:
+        keys = known.get(role)
+        if keys is not None and key not in keys:
+            yield line, f"{said} {role}() does not return{_meant(key, keys)}"
+        without = next((each for each, params in workloads.items() if key not in params), None) if role == "params" else None
+        if without is not None:
+            yield line, f"{said} workload {without} does not have{_meant(key, workloads[without])}"
 
 
 def _read_keys(node: Function, inside: Sequence[ast.AST], name: str) -> Iterator[tuple[int, str]]:

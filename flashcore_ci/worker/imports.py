@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 MAX_NAMES = 50_000
@@ -21,15 +21,19 @@ def missing_imports(file: Path, root: Path) -> list[str]:
 
     Where PyTorch is absent, other packages may be too. There only what looks misspelt is listed.
     """
+    return _missing_imports(file.read_text(encoding="utf-8"), file.name, root, _exists("torch"))
+
+
+@lru_cache(maxsize=1)  # one file may be many subjects
+def _missing_imports(text: str, file: str, root: Path, is_complete: bool) -> list[str]:
     found = []
-    is_complete = _exists("torch")
-    for line, name in sorted(set(_imported_in_functions(ast.parse(file.read_text(encoding="utf-8"))))):
+    for line, name in sorted(set(_imported_in_functions(ast.parse(text)))):
         if _exists(name) or name in USUAL or name in _names_in(root):
             continue
         close = difflib.get_close_matches(name, [*USUAL, *sys.stdlib_module_names], n=1, cutoff=0.75)
         if close or is_complete:
             meant = f" (did you mean {close[0]}?)" if close else ""
-            found.append(f"{file.name}:{line}: there is no module {name}{meant}")
+            found.append(f"{file}:{line}: there is no module {name}{meant}")
     return found
 
 

@@ -109,11 +109,14 @@ class Machine:
         self.tools.mkdir()
         for name in ("python", "compute-sanitizer", "ncu"):
             self._launcher(name)
+        described = checkout.with_name(f"{checkout.name}-described")
+        described.mkdir(exist_ok=True)
         self.environment = {
             **environment,
             "PATH": f"{self.tools}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": f"{FAKES / 'site'}:{ROOT}",
             "RECORDING": str(self.recording),
+            "DESCRIBED": str(described),
             "FLASHCORE_CI_PYTHON": str(self.tools / "python"),
             "FLASHCORE_CI_LOCK_DIR": str(folder / "locks"),
         }

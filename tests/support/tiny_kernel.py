@@ -41,7 +41,7 @@ def description(**changes):
         "includes": ("kernel/include",),
         "binding": ("kernel/tiny.py",),
         "entries": (entry,),
-        "compile": CompileOptions(architectures=("sm_90a",), fast_math=True),
+        "compile": CompileOptions(architectures=("sm_90a",), standard="c++14", fast_math=True),
         **changes,
     }
     return Description(subject="tiny", file="kernel/subject.py", build=BuildSpec(**spec), problems=())

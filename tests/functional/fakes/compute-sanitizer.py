@@ -1,9 +1,7 @@
 """Stand in for compute-sanitizer: run the worker and write the log that was recorded for these workloads."""
 
-import shutil
-import subprocess
+import os
 import sys
-from pathlib import Path
 
 import replay
 
@@ -12,14 +10,14 @@ if __name__ == "__main__":
         replay.say_version("compute-sanitizer")
     replay.note_pid()
     process, command = replay.wrapped(sys.argv)
-    log = Path(replay.value(sys.argv, "--log-file"))
-    recorded = replay.FOLDER / "artifacts/sanitizer" / log.name
-    if not recorded.is_file():
-        replay.unknown(f"{log.name} was never recorded")
+    log = replay.value(sys.argv, "--log-file")
+    recorded = f"{replay.FOLDER}/artifacts/sanitizer/{log.rpartition('/')[2]}"
+    if not os.path.isfile(recorded):  # noqa: PTH113 - as replay.py
+        replay.unknown(f"{log} was never recorded")
     if process["timed_out"]:  # the gate ends it before it could copy anything afterwards
-        shutil.copyfile(recorded, log)
-    status = subprocess.call(command)
-    shutil.copyfile(recorded, log)
+        replay.copy(recorded, log)
+    status = replay.run_worker(command)
+    replay.copy(recorded, log)
     replay.make_noise(process)
     sys.stdout.write(process["out"])
     sys.stderr.write(process["err"])
