@@ -63,6 +63,7 @@ def run(session: Session, start: StartSignal) -> Profiled | None:
     workloads = session.workloads(Kind.PROFILE)
     if not workloads:
         return None
+    session.may_start()
     profiler = Profiler(session)
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
     return profiler, workloads, results
