@@ -91,7 +91,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             unhealthy = next(filter(None, map(probe_failure, probed)), None)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
                 observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
-            problem = unhealthy or session.check_exclusive(timer.contexts())
+            problem = unhealthy or session.check_exclusive(timer.contexts() + profile.contexts(session))
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))

@@ -58,6 +58,12 @@ class Profiler:
 Profiled = tuple[Profiler, isolation.Workloads, dict[str, WorkloadResult]]
 
 
+def contexts(session: Session) -> int:
+    """Return how many CUDA contexts are made before the start signal, at most. Candidates make theirs later."""
+    workloads = session.workloads(Kind.PROFILE)
+    return int(bool(workloads) and not any(session.plan.description(each.subject).candidate for each in workloads))
+
+
 def run(session: Session, start: StartSignal) -> Profiled | None:
     """Profile after ``start``. The GPU is free afterwards."""
     workloads = session.workloads(Kind.PROFILE)

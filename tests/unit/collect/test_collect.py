@@ -90,6 +90,17 @@ def test_with_many_workloads_what_is_not_urgent_starts_after_the_probe(world, tm
         assert {"memcheck", "synccheck", "initcheck", "roll-call", "profile"} <= set(began[ended:])
 
 
+def test_the_context_of_the_profile_may_wait_on_the_gpu(world, tmp_path):
+    """It is made while outputs are checked, because it takes a second under ncu."""
+    session = make_session(tmp_path)
+    assert profile.contexts(session) == 1
+    candidate = replace(
+        session.plan, descriptions=tuple(replace(each, candidate=("k.py",)) for each in session.plan.descriptions)
+    )
+    assert profile.contexts(replace(session, plan=candidate)) == 0
+    assert profile.contexts(replace(session, plan=replace(session.plan, workloads=()))) == 0
+
+
 def test_an_unhealthy_gpu_blames_no_kernel(world, tmp_path):
     world.probe = SICK
     found = reasons(collected(tmp_path))
