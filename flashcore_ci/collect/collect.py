@@ -33,7 +33,7 @@ AT_ONCE = {
 MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
 MANY_SANITIZED = 24
-"""With so many workloads, racecheck and correctness take longest. The other checks and ncu start when the probe has ended."""
+"""With so many, all but correctness and racecheck starts after the probe: many imports of torch at once delay each other."""
 WORKER_TOOLS = ("python", "torch")
 
 

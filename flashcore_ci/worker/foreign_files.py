@@ -38,7 +38,7 @@ def redirect(job: Job) -> None:
 
 
 def find(job: Job, loaded: set[str] | None = None) -> str:
-    """Return a file of another copy of the repository that is ``loaded`` (one of all modules), or ""."""
+    """Return a ``loaded`` file of another copy of the repository, or ""."""
     with file_reads.unrecorded():
         folders, copies = _installed(resolved(str(job.repository or job.root)), resolved(str(job.root)))
     files = {resolved(name) for name in (file_reads.module_files() if loaded is None else loaded)}
