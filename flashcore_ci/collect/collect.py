@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
@@ -31,6 +32,8 @@ AT_ONCE = {
 
 MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
+MANY_SANITIZED = 24
+"""With so many, all but correctness and racecheck starts after the probe: many imports of torch at once delay each other."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -75,6 +78,8 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
     with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
             probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
+            if len(session.workloads(Kind.SANITIZER)) >= MANY_SANITIZED:
+                session = replace(session, may_start=partial(wait, probes))
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
@@ -86,7 +91,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             unhealthy = next(filter(None, map(probe_failure, probed)), None)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
                 observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
-            problem = unhealthy or session.check_exclusive(timer.contexts())
+            problem = unhealthy or session.check_exclusive(timer.contexts() + profile.contexts(session))
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))

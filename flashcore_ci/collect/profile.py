@@ -58,11 +58,18 @@ class Profiler:
 Profiled = tuple[Profiler, isolation.Workloads, dict[str, WorkloadResult]]
 
 
+def contexts(session: Session) -> int:
+    """Return how many CUDA contexts are made before the start signal, at most. Candidates make theirs later."""
+    workloads = session.workloads(Kind.PROFILE)
+    return int(bool(workloads) and not any(session.plan.description(each.subject).candidate for each in workloads))
+
+
 def run(session: Session, start: StartSignal) -> Profiled | None:
     """Profile after ``start``. The GPU is free afterwards."""
     workloads = session.workloads(Kind.PROFILE)
     if not workloads:
         return None
+    session.may_start()
     profiler = Profiler(session)
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
     return profiler, workloads, results

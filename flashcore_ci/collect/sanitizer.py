@@ -95,6 +95,8 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
+    if name != SLOWEST:
+        session.may_start()
     half = -(-len(others) // 2) if name == SLOWEST and len(others) >= 2 * MIN_HALF else len(others)
     groups = [each for each in ((name, others[:half]), (name + SECOND, others[half:]), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -189,6 +191,7 @@ def _has_entry(log: Path, name: str) -> bool:
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
+    session.may_start()
     together = partial(_list_in_one_process, session, tool)
 
     def again(listed: dict[str, ObservedLaunches | Missing]) -> Workloads:

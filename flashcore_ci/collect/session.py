@@ -39,6 +39,7 @@ class Session:
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
     ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
+    ``may_start`` returns when work that is not urgent may begin.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
     """
 
@@ -65,6 +66,7 @@ class Session:
     group: tuple[str, ...] = ()
     neighbours: tuple[str, ...] | None = None
     progress: Callable[[str], None] = print
+    may_start: Callable[[], object] = bool
 
     @property
     def clock_policy(self) -> str:

@@ -75,6 +75,12 @@ def undeclared(known: set[Path], libraries: set[Path]) -> set[Path]:
     return (_as_data - libraries) | (_by_import - known - libraries)
 
 
+def module_files() -> set[str]:
+    """Return the files of all modules. torch has modules whose file names are not paths."""
+    names = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+    return {name for name in names if isinstance(name, str) and name.startswith("/")}
+
+
 @functools.cache
 def resolved(file: str) -> Path:
     """Follow links."""

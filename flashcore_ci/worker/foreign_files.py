@@ -37,12 +37,11 @@ def redirect(job: Job) -> None:
             mapping.update({package: moved(folder) for package, folder in mapping.items()})
 
 
-def find(job: Job) -> str:
-    """Return a loaded file of another copy of the repository, or ""."""
+def find(job: Job, loaded: set[str] | None = None) -> str:
+    """Return a ``loaded`` file of another copy of the repository, or ""."""
     with file_reads.unrecorded():
         folders, copies = _installed(resolved(str(job.repository or job.root)), resolved(str(job.root)))
-    names = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-    files = {resolved(name) for name in names if isinstance(name, str) and name.startswith("/")}
+    files = {resolved(name) for name in (file_reads.module_files() if loaded is None else loaded)}
     inside = (file for file in files if any(is_inside(file, folder) for folder in folders) and not _is_exempt(file, job))
     return min(map(str, (*inside, *files & copies)), default="")
 

@@ -16,8 +16,10 @@ def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     import torch
 
+    is_trusted = not any(subject.candidate for subject in job.subjects)
+    early = Driver() if is_trusted else None  # before the start signal: under ncu the context takes a second
     guard.begin(job, result)
-    driver, subjects = Driver(), Subjects(job)
+    driver, subjects = early or Driver(), Subjects(job)
 
     def profile(work: Work) -> dict[str, Any]:
         subject = subjects[work.subject]

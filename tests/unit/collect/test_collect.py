@@ -1,5 +1,6 @@
 """A whole collection, its workers and its machine scripted."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +63,42 @@ def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
     collected(tmp_path)
     first = [kind for kind in world.kinds if kind in {"correctness", "launch", "control", "probe"}]
     assert world.kinds == [*first, "profile", *["timing"] * 5]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_with_many_workloads_what_is_not_urgent_starts_after_the_probe(world, tmp_path, monkeypatch, many):
+    began, urgent = [], threading.Event()
+
+    def run(spec, start=None):
+        began.append(spec.name)
+        if spec.name == "racecheck":
+            urgent.set()
+        if spec.kind == "probe":
+            assert urgent.wait(10)
+            if many:
+                threading.Event().wait(0.05)  # who does not wait for the probe begins now
+            began.append("the probe has ended")
+        return world.run(spec, start)
+
+    monkeypatch.setattr(child, "run", run)
+    monkeypatch.setattr(collect, "MANY_SANITIZED", 2 if many else 3)
+    found = reasons(collected(tmp_path))
+    assert all(codes == {None} for codes in found.values())
+    ended = began.index("the probe has ended")
+    assert {"racecheck", "correctness"} <= set(began[:ended])
+    if many:
+        assert {"memcheck", "synccheck", "initcheck", "roll-call", "profile"} <= set(began[ended:])
+
+
+def test_the_context_of_the_profile_may_wait_on_the_gpu(world, tmp_path):
+    """It is made while outputs are checked, because it takes a second under ncu."""
+    session = make_session(tmp_path)
+    assert profile.contexts(session) == 1
+    candidate = replace(
+        session.plan, descriptions=tuple(replace(each, candidate=("k.py",)) for each in session.plan.descriptions)
+    )
+    assert profile.contexts(replace(session, plan=candidate)) == 0
+    assert profile.contexts(replace(session, plan=replace(session.plan, workloads=()))) == 0
 
 
 def test_an_unhealthy_gpu_blames_no_kernel(world, tmp_path):

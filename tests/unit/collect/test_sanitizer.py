@@ -74,6 +74,7 @@ class Session:
 
     def __init__(self, *, healthy=True):
         self._healthy = healthy
+        self.may_start = bool
 
     def is_healthy(self):
         return self._healthy

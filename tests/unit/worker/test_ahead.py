@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +14,8 @@ import pytest
 from flashcore_ci.collect import start_signal
 from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.worker import __main__ as program
-from flashcore_ci.worker import ahead
-from flashcore_ci.worker.job import Job, Subject
+from flashcore_ci.worker import ahead, profile
+from flashcore_ci.worker.job import Job, Result, Subject
 
 MakeJob = Callable[..., Job]
 
@@ -78,3 +81,17 @@ def test_only_a_process_without_foreign_code_leaves_early(
     assert program.main(["job.json", str(tmp_path / "result.json")], left.append) == 0
     assert left == [0] * leaves
     assert '"finished":true' in (tmp_path / "result.json").read_text()
+
+
+@pytest.mark.parametrize("candidate", [(), ("k.py",)], ids=["trusted", "candidate"])
+def test_ncus_context_is_made_before_the_signal_if_all_is_trusted(
+    make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidate: tuple[str, ...]
+) -> None:
+    events: list[str] = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    monkeypatch.setattr(profile, "Driver", lambda: events.append("context") or object())
+    monkeypatch.setattr(profile.guard, "begin", lambda job, result: events.append("signal"))
+    monkeypatch.setattr(profile.guard, "run_each", lambda *_: True)
+    job = replace(make_job(), subjects=(Subject(name="s", file=tmp_path / "s.py", library=None, candidate=candidate),))
+    assert profile.run(job, Result(job, tmp_path / "result.json"))
+    assert events == (["signal", "context"] if candidate else ["context", "signal"])

@@ -12,6 +12,29 @@ from flashcore_ci.worker.subject_file import Subjects
 
 
 @pytest.fixture
+def make_job(tmp_path):
+    """Make a job of workloads a, b and c."""
+    works = tuple(Work(id=name, subject="s", params={}, seed=0) for name in "abc")
+    fields = {"kind": "launch", "nonce": "n", "digest": "d", "root": tmp_path, "folder": tmp_path, "workloads": works}
+    return lambda **options: Job(**fields, subjects=(Subject(name="s", file=tmp_path, library=None),), options=options)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """A PyTorch with a GPU on which nothing happens."""
+    properties = SimpleNamespace(total_memory=10)
+    cuda = SimpleNamespace(
+        synchronize=lambda: None,
+        memory_reserved=lambda: 1,
+        get_device_properties=lambda _: properties,
+        empty_cache=lambda: None,
+        OutOfMemoryError=MemoryError,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: 0.0))
+
+
+@pytest.fixture
 def undeclared(tmp_path, monkeypatch):
     """Return which imported file is undeclared."""
 
@@ -60,16 +83,26 @@ def test_without_digests_everything_may_be_imported(undeclared, tmp_path):
     assert undeclared([str(tmp_path / "helper.py")], None) == ""
 
 
-def test_a_workload_leaves_nothing_behind_and_imports_are_collected_once(tmp_path, monkeypatch):
-    cuda = SimpleNamespace(
-        synchronize=lambda: None,
-        memory_reserved=lambda: 1,
-        get_device_properties=lambda _: SimpleNamespace(total_memory=10),
-        empty_cache=lambda: None,
-        OutOfMemoryError=MemoryError,
-    )
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: 0.0))
+def test_each_file_is_looked_at_once_and_a_late_import_is_found(tmp_path, monkeypatch, torch, make_job):
+    asked, job = [], make_job(python=[])
+    monkeypatch.setattr(guard.foreign_files, "find", lambda _, files: asked.append(len(files)) or "")
+
+    def action(work):
+        if work.id == "b":
+            module = ModuleType("stranger_late")
+            module.__file__ = str(tmp_path / "kernel/helper.py")
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        return {}
+
+    result = Result(job, tmp_path / "result.json")
+    guard.run_each(job, result, action, Subjects(job))
+    found = {name: "missing" in outcome for name, outcome in result.content["outcomes"].items()}
+    assert found == {"a": False, "b": True, "c": True}
+    assert asked[0] > 100
+    assert sum(asked[1:]) == 0
+
+
+def test_a_workload_leaves_nothing_behind_and_imports_are_collected_once(tmp_path, torch, make_job):
     left = []
 
     class Node:
@@ -82,17 +115,7 @@ def test_a_workload_leaves_nothing_behind_and_imports_are_collected_once(tmp_pat
         left.append(weakref.ref(node))
         return {}
 
-    works = tuple(Work(id=name, subject="s", params={}, seed=0) for name in "abc")
-    job = Job(
-        kind="launch",
-        nonce="n",
-        digest="d",
-        root=tmp_path,
-        folder=tmp_path,
-        subjects=(Subject(name="s", file=tmp_path, library=None),),
-        workloads=works,
-        options={},
-    )
+    job = make_job()
     gc.disable()
     try:
         assert guard.run_each(job, Result(job, tmp_path / "result.json"), action, Subjects(job))
