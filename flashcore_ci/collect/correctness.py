@@ -128,7 +128,7 @@ def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Ob
         readings=() if result.missing else readings(values.get("readings", {})),
         findings=tuple(Finding(tool="cases", message=shorten(str(text))) for text in values.get("cases", ())),
         histograms=() if result.missing else tuple(histograms(values.get("histograms"))),
-        notes=tuple(str(note) for note in values.get("notes", ())),
+        notes=tuple(shorten(str(note)) for note in values.get("notes", ())),
         missing=result.missing,
         seconds=float(values.get("seconds", process_seconds)),
         isolation=child.isolation_of([values]),

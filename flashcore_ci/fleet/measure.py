@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flashcore_ci.bounded.values import shorten
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.fleet.engine import Ended, Engine, Task
 from flashcore_ci.judge.judge import Source, workloads_without_base
@@ -78,7 +79,7 @@ class Fleet:
             self._give_up(ended, ended.lost)
 
     def _give_up(self, ended: Ended, why: str) -> None:
-        self.notes.append(f"shard {ended.task.shard.index} is lost: {why}")
+        self.notes.append(f"shard {ended.task.shard.index} is lost: {shorten(why)}")
 
     def _count(self, ended: Ended) -> None:
         self.losses[ended.gpu] += 1
@@ -94,7 +95,7 @@ class Fleet:
                 merge.demand_shard(part, task.shard)
             self.done += parts
         except EvidenceError as error:
-            why = str(error).splitlines()[0]
+            why = shorten(str(error).splitlines()[0])
             self.notes.append(f"shard {task.shard.index} is lost: {why}")
             if isinstance(error, merge.ForeignUnitError):
                 self.blamed.append((task, Missing(code=Code.FOREIGN_UNIT, message=why)))

@@ -51,10 +51,10 @@ def needs_gpu(
     Whatever cannot be read or is not known needs a GPU. ``needs`` and ``demand`` are as in ``require``, but jobs that are not
     demanded may be skipped. UnmetError when one failed.
     """
-    _refuse_failed_jobs(needs, demand)
     with claim_folder(request.out), scratch_folder() as scratch:
         reports.clear(request.out)
         (request.out / DECISION).unlink(missing_ok=True)
+        _refuse_failed_jobs(needs, demand)
         found: Measured | None = None
         report: Report | None = None
         try:

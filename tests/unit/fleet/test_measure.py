@@ -114,6 +114,14 @@ def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.Monke
     assert aside.noted(Path("nowhere")) == ()
 
 
+def test_a_long_reason_does_not_spoil_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of more than 4,096 characters in a run is refused."""
+    engine = Machines()
+    ended = [Ended(task=task(1), gpu="a", failure="x" * 60_000), Ended(task=task(2), gpu="a")]
+    monkeypatch.setattr(engine, "measure", lambda _: ended)
+    assert [len(note) < 1_100 for note in run(engine, monkeypatch).notes] == [True]
+
+
 def test_a_disk_that_refuses_the_note_ends_no_measurement(tmp_path: Path) -> None:
     aside.note(tmp_path, "a", BROKEN)
     (file,) = (tmp_path / "aside").iterdir()
