@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulated import DTYPES, Library, Tensor, ViolationError, attend, operand, structure
@@ -31,6 +31,9 @@ class Local:
         if 0 <= self.left < position - key or 0 <= self.right < key - position:
             return False
         return self.chunk == 0 or (position >= 0 and position // self.chunk == key // self.chunk)
+
+    def with_causal(self, causal: bool) -> Local:  # noqa: FBT001
+        return replace(self, right=0) if causal else self
 
     def write(self, library: Library, arguments: Any) -> None:
         arguments.local.enabled = 1
@@ -140,9 +143,7 @@ class Attention:
     def compare(self, result: Result, tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> None:
         q, k, v, out = (rows_of(tensor, self.head_dim) for tensor in tensors[:4])
         lse = tensors[4].values()
-        local = self.local or Local()
-        if self.causal:
-            local = Local(local.left, 0, local.chunk, local.softcap, local.sinks)
+        local = (self.local or Local()).with_causal(self.causal)
         for b in range(self.batch):
             for h in range(self.heads):
                 group = h // (self.heads // self.kv_heads)
@@ -246,9 +247,7 @@ class Decode:
     ) -> None:
         q, k, v, out = (rows_of(tensor, self.head_dim) for tensor in tensors[:4])
         lse = tensors[4].values()
-        local = self.local or Local()
-        if self.causal:
-            local = Local(local.left, 0, local.chunk, local.softcap, local.sinks)
+        local = (self.local or Local()).with_causal(self.causal)
         for b, length in enumerate(self.lengths):
             for h in range(self.heads):
                 group = h // (self.heads // self.kv_heads)
