@@ -21,7 +21,7 @@ _TYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": cty
 _FIELD = re.compile(r"^\s+(?:const )?(\w+)(\s*\*)?\s+(\*?)(\w+);", re.MULTILINE)
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """What the emulator, or a launcher, refused."""
 
 
@@ -73,7 +73,7 @@ def encode(values: Sequence[float], kind: str) -> bytes:
     if kind == "bf16":
         words = [int.from_bytes(struct.pack("<f", x), "little") for x in values]
         return b"".join(((w + 0x7FFF + (w >> 16 & 1)) >> 16 & 0xFFFF).to_bytes(2, "little") for w in words)
-    return struct.pack(f"<{len(values)}{ {'fp16': 'e', 'fp32': 'f', 'int32': 'i', 'byte': 'B'}[kind]}", *values)
+    return struct.pack(f"<{len(values)}{ {'fp16': 'e', 'fp32': 'f', 'int32': 'i', 'byte': 'B'}[kind] }", *values)
 
 
 def decode(data: bytes, kind: str) -> list[float]:
@@ -83,7 +83,9 @@ def decode(data: bytes, kind: str) -> list[float]:
     if kind == "bf16":
         data = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
         kind = "fp32"
-    return list(struct.unpack(f"<{len(data) // BYTES[kind]}{ {'fp16': 'e', 'fp32': 'f', 'int32': 'i', 'byte': 'B'}[kind]}", data))
+    return list(
+        struct.unpack(f"<{len(data) // BYTES[kind]}{ {'fp16': 'e', 'fp32': 'f', 'int32': 'i', 'byte': 'B'}[kind] }", data)
+    )
 
 
 @dataclass
@@ -104,7 +106,7 @@ class Tensor:
         size = self.count * BYTES[self.kind]
         unwritten = self.library.c.emulator_first_unwritten(ctypes.c_void_p(self.address), ctypes.c_size_t(size))
         if unwritten >= 0:
-            raise Violation(f"element {unwritten // BYTES[self.kind]} of shape {self.shape} has not been written")
+            raise ViolationError(f"element {unwritten // BYTES[self.kind]} of shape {self.shape} has not been written")
         return decode(ctypes.string_at(self.address, size), self.kind)
 
     def strides(self) -> tuple[int, ...]:
@@ -153,7 +155,7 @@ class Library:
         arguments.size = ctypes.sizeof(arguments)
         if getattr(self.c, function)(ctypes.byref(arguments)) != 0:
             text = self.c.flashcore_error_string().decode()
-            raise Violation(self.c.emulator_violation().decode() or text)
+            raise ViolationError(self.c.emulator_violation().decode() or text)
 
 
 def operand(tensor: Tensor | None, order: str = "bshd") -> Any:

@@ -7,10 +7,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emulated import DTYPES, Library, Tensor, Violation, attend, operand, structure
+from emulated import DTYPES, Library, Tensor, ViolationError, attend, operand, structure
 
 Row = Sequence[float]
 TOLERANCES = {"fp16": 2e-3, "bf16": 1.6e-2, "e4m3": 6e-2}  # of outputs, for values of size 1
@@ -30,7 +30,10 @@ class Local:
     def sees(self, position: int, key: int) -> bool:
         if 0 <= self.left < position - key or 0 <= self.right < key - position:
             return False
-        return self.chunk == 0 or max(position, 0) // self.chunk == key // self.chunk and position >= 0
+        return self.chunk == 0 or (position >= 0 and position // self.chunk == key // self.chunk)
+
+    def with_causal(self, causal: bool) -> Local:  # noqa: FBT001
+        return replace(self, right=0) if causal else self
 
     def write(self, library: Library, arguments: Any) -> None:
         arguments.local.enabled = 1
@@ -50,14 +53,14 @@ class Result:
 
     def take(self, got: Row, got_lse: float, expected: Row, expected_lse: float) -> None:
         distances = [abs(x - y) for x, y in zip(got, expected, strict=True)]
-        self.error = max(self.error, *(d if d == d else math.inf for d in distances))
+        self.error = max(self.error, *(math.inf if math.isnan(d) else d for d in distances))
         if got_lse != expected_lse:
             distance = abs(got_lse - expected_lse)
-            self.lse_error = max(self.lse_error, distance if distance == distance else math.inf)
+            self.lse_error = max(self.lse_error, math.inf if math.isnan(distance) else distance)
 
     def check(self, dtype: str) -> None:
         if self.error > TOLERANCES[dtype] or self.lse_error > (0.05 if dtype == "e4m3" else LSE_TOLERANCE):
-            raise Violation(f"wrong values: errors of {self.error:.3g} in the output and {self.lse_error:.3g} in the lse")
+            raise ViolationError(f"wrong values: errors of {self.error:.3g} in the output and {self.lse_error:.3g} in the lse")
 
 
 @dataclass
@@ -88,7 +91,9 @@ def rows_of(tensor: Tensor, columns: int) -> Callable[[int], Row]:
     return lambda row: values[row * columns : (row + 1) * columns]
 
 
-def expect(q: Row, keys: Sequence[Row], values: Sequence[Row], scale: float, local: Local, position: int, head: int) -> tuple[list[float], float]:
+def expect(
+    q: Row, keys: Sequence[Row], values: Sequence[Row], scale: float, local: Local, position: int, head: int
+) -> tuple[list[float], float]:
     """Return what a query at this position gives in float64."""
     seen = [i for i in range(len(keys)) if local.sees(position, i)]
     cap = local.softcap
@@ -138,9 +143,7 @@ class Attention:
     def compare(self, result: Result, tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> None:
         q, k, v, out = (rows_of(tensor, self.head_dim) for tensor in tensors[:4])
         lse = tensors[4].values()
-        local = self.local or Local()
-        if self.causal:
-            local = Local(local.left, 0, local.chunk, local.softcap, local.sinks)
+        local = (self.local or Local()).with_causal(self.causal)
         for b in range(self.batch):
             for h in range(self.heads):
                 group = h // (self.heads // self.kv_heads)
@@ -185,12 +188,32 @@ class Decode:
             arguments.page_table = library.tensor("page_table", (batch, width), table[: batch * width], "int32").address
             arguments.table_stride, arguments.table_width, arguments.pages = width, width, pages
         k, v = (draw.tensor(name, (pages, page, self.kv_heads, self.head_dim), kind) for name in "kv")
-        new = [draw.tensor(f"{x}_new", (batch, self.new_keys, self.kv_heads, self.head_dim), self.dtype) for x in "kv" if self.new_keys]
+        new = [
+            draw.tensor(f"{x}_new", (batch, self.new_keys, self.kv_heads, self.head_dim), self.dtype)
+            for x in "kv"
+            if self.new_keys
+        ]
         out = library.empty("out", q.shape, "bf16" if self.dtype == "e4m3" else self.dtype)
         lse = library.empty("lse", (batch, self.heads, self.sq), "fp32")
-        for name in ("causal", "splits", "max_ctas", "deterministic", "page_size", "heads", "kv_heads", "sq", "head_dim", "new_keys"):
+        for name in (
+            "causal",
+            "splits",
+            "max_ctas",
+            "deterministic",
+            "page_size",
+            "heads",
+            "kv_heads",
+            "sq",
+            "head_dim",
+            "new_keys",
+        ):
             setattr(arguments, name, int(getattr(self, name)))
-        arguments.batch, arguments.capacity, arguments.dtype, arguments.scale = batch, capacity, DTYPES[self.dtype], self.head_dim**-0.5
+        arguments.batch, arguments.capacity, arguments.dtype, arguments.scale = (
+            batch,
+            capacity,
+            DTYPES[self.dtype],
+            self.head_dim**-0.5,
+        )
         arguments.cache_dtype, arguments.new_dtype = DTYPES[kind], DTYPES[self.dtype]
         arguments.q, arguments.k, arguments.v, arguments.out = (operand(x) for x in (q, k, v, out))
         if new:
@@ -214,15 +237,17 @@ class Decode:
         cache, new = rows_of(cached, columns), rows_of(added, columns)
         for b, length in enumerate(self.lengths):
             for i in range(self.new_keys):
-                if cached.kind == added.kind and list(cache(slot(b, length - self.new_keys + i))) != list(new(b * self.new_keys + i)):
-                    raise Violation(f"new key {i} of sequence {b} is not in the cache")
+                if cached.kind == added.kind and list(cache(slot(b, length - self.new_keys + i))) != list(
+                    new(b * self.new_keys + i)
+                ):
+                    raise ViolationError(f"new key {i} of sequence {b} is not in the cache")
 
-    def compare(self, result: Result, tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor], slot: Callable[[int, int], int]) -> None:
+    def compare(
+        self, result: Result, tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor], slot: Callable[[int, int], int]
+    ) -> None:
         q, k, v, out = (rows_of(tensor, self.head_dim) for tensor in tensors[:4])
         lse = tensors[4].values()
-        local = self.local or Local()
-        if self.causal:
-            local = Local(local.left, 0, local.chunk, local.softcap, local.sinks)
+        local = (self.local or Local()).with_causal(self.causal)
         for b, length in enumerate(self.lengths):
             for h in range(self.heads):
                 group = h // (self.heads // self.kv_heads)
@@ -240,6 +265,6 @@ def add_workspace(library: Library, function: str, arguments: Any) -> None:
     arguments.size = ctypes.sizeof(arguments)
     size = measure(ctypes.byref(arguments))
     if size < 0:
-        raise Violation(library.c.flashcore_error_string().decode())
+        raise ViolationError(library.c.flashcore_error_string().decode())
     arguments.workspace = library.zeros("workspace", size).address
     arguments.workspace_bytes = size

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _ASM = re.compile(r"\basm\b(?:\s*(?:volatile|__volatile__))?\s*\(")
-_SHARED = re.compile(r"(extern\s+)?__shared__\s+(?:alignas\s*\((?:[^()]|\([^()]*\))*\)\s*)?([\w:<>, ]+?)\s*\b(\w+)\s*((?:\[[^\];]*\]\s*)*);")
+_SHARED = re.compile(
+    r"(extern\s+)?__shared__\s+(?:alignas\s*\((?:[^()]|\([^()]*\))*\)\s*)?([\w:<>, ]+?)\s*\b(\w+)\s*((?:\[[^\];]*\]\s*)*);"
+)
 _MARKER = re.compile(r'^# (\d+) "([^"]*)".*$', re.MULTILINE)
 _OPERAND = re.compile(r'\s*"([=+]?)(\w)"\s*\((.*)\)\s*$', re.DOTALL)
 

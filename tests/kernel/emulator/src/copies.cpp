@@ -247,14 +247,17 @@ void arrive_after_copies(Frame& frame, const Instruction& i) {
 
 }  // namespace
 
-void check_end(Cta& cta) {
-    if (cta.in_flight > 0) fail("CTA %d ends with %d copies in flight", cta.number, cta.in_flight);
+std::string check_end(const Cta& cta) {
+    const std::string name = "CTA " + std::to_string(cta.number) + " ends with ";
+    if (cta.in_flight > 0) return name + std::to_string(cta.in_flight) + " copies in flight";
     for (const Warp& warp : cta.warps) {
-        if (!warp.wgmmas.empty()) fail("CTA %d ends with wgmmas in flight in warp %d", cta.number, warp.number);
+        if (!warp.wgmmas.empty()) return name + "wgmmas in flight in warp " + std::to_string(warp.number);
     }
     for (int number = 0; number < 16; ++number) {
-        if (cta.named[number].arrived > 0) fail("CTA %d ends with named barrier %d half full (%d threads)", cta.number, number, cta.named[number].arrived);
+        const int arrived = cta.named[number].arrived;
+        if (arrived > 0) return name + "named barrier " + std::to_string(number) + " half full, " + std::to_string(arrived) + " threads";
     }
+    return "";
 }
 
 const std::vector<Entry>& copy_entries() {

@@ -218,8 +218,12 @@ void begin_cta(Cta& cta, int number, const Launch& launch, int slot) {
 void run_resident() {
     Thread* next = pick(nullptr, 0);
     current = next;
-    if (next == nullptr) fail("no thread can run.%s", list_waiting(resident).c_str());
+    if (next == nullptr) {
+        error = "deadlock: no thread can run." + list_waiting(resident);
+        return;
+    }
     emulator_switch(&main_stack, next->stack_pointer);
+    main_stack = nullptr;
 }
 
 }  // namespace
@@ -239,9 +243,9 @@ std::string run_grid(const Launch& launch) {
     for (; started < slots; ++started) begin_cta(resident[static_cast<size_t>(started)], started, launch, started);
     while (finished < static_cast<int>(launch.ctas) && error.empty()) {
         run_resident();
-        Thread* const last = current;
         if (!error.empty()) break;
-        check_end(*last->cta);
+        Thread* const last = current;
+        error = check_end(*last->cta);
         ++finished;
         if (started < static_cast<int>(launch.ctas)) {
             const int slot = last->cta->threads[0].number / static_cast<int>(launch.threads);

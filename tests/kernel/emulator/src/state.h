@@ -168,7 +168,7 @@ void advance_lane(Thread& thread);
 void at_time(const Clock* clock);
 
 // The end of a CTA: nothing may be in flight.
-void check_end(Cta& cta);
+std::string check_end(const Cta& cta);
 std::string describe_wait(const Thread& thread);
 
 }  // namespace emulator
