@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-STARTED = ("flashcore_ci", "tests/functional/fakes")
+STARTED = ("flashcore_ci", "tests", "tools")
 """Folders whose modules the tests import in hundreds of processes."""
+TESTS = re.compile(r"/(test_\w+|conftest)\.py$")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +27,22 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         for folder in STARTED:
-            compileall.compile_dir(ROOT / folder, quiet=2)
+            compileall.compile_dir(ROOT / folder, quiet=2, rx=TESTS)
+        with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):  # pytest's own, and only faster
+            compile_tests(config)
+
+
+def compile_tests(config: pytest.Config) -> None:
+    """Rewrite the asserts of all tests once: every worker imports them all, and they take 10 s."""
+    from _pytest.assertion import rewrite
+
+    for file in sorted((ROOT / "tests").rglob("*.py")) if config.getoption("numprocesses", None) else ():
+        if TESTS.search(str(file)):
+            kept = rewrite.get_cache_dir(file) / (file.stem + rewrite.PYC_TAIL)
+            if rewrite._read_pyc(file, kept) is None:
+                stat, code = rewrite._rewrite_test(file, config)
+                kept.parent.mkdir(exist_ok=True)
+                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, stat, kept)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -104,7 +104,8 @@ def find_problem(text: str) -> tuple[int, str] | None:
     for (kind, word, position), (_, following, _) in itertools.pairwise(scanned):
         if problem := _problem_of(kind, word, following):
             return _line_of(unix, position), problem
-    raws = [[word for kind, word, _ in _scan(form) if kind == "raw"] for form in (unix, spliced)]
+    forms = (unix, spliced) if 'R"' in unix or 'R"' in spliced else ("", "")
+    raws = [[word for kind, word, _ in _scan(form) if kind == "raw"] for form in forms]
     if raws[0] != raws[1] or any("\n" in word for word in raws[0]):
         return 1, "has a raw string over several lines"
     return next(((0, problem) for line in directives(text) if (problem := _problem_of_directive(line))), None)

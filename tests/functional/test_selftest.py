@@ -16,9 +16,12 @@ from replayed import COMMAND, ROOT, SUITE, environ
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate
 from flashcore_ci.selftest.loader import load as load_selftest
-from flashcore_ci.selftest.model import Detection
+from flashcore_ci.selftest.model import Detection, SelfTestResult
 from flashcore_ci.selftest.score import gates_without_a_defect
 from flashcore_ci.suite.loader import load
+
+sys.path.insert(0, str(ROOT / "tools/docs"))
+import generate
 
 FILE = ROOT / "gates/selftest.toml"
 OTHERS = {name: ROOT / f"gates/{name}-selftest.toml" for name in ("multi-gpu", "upstream")}
@@ -44,19 +47,28 @@ def gates(file: Path) -> dict[str, Gate]:
     return {gate.id: gate for gate in load(file, root=ROOT).gates}
 
 
-def test_the_recorded_self_test_catches_every_defect_within_twenty_seconds(tmp_path: Path) -> None:
+def test_the_recorded_self_test_catches_every_defect_within_twenty_seconds_and_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = []
     for number in range(2):  # two tries: on a busy machine a second of the processor does less
         before = used()
-        done = selftest(out=tmp_path / str(number))
+        done = selftest("--json", out=tmp_path / str(number))
         seconds.append(used() - before)
         if seconds[-1] < SECONDS:
             break
     assert min(seconds) < SECONDS
     assert done.returncode == 0, done.stdout + done.stderr
-    count = len(load_selftest(FILE).defects)
-    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught, and everything without a defect passed"
-    assert "MISSED" not in done.stdout
+    defects = load_selftest(FILE).defects
+    answer = json.loads(done.stdout)
+    assert answer["summary"] == [f"{len(defects)} of {len(defects)} caught, and everything without a defect passed"]
+    assert [(row["defect"], row["reason"], row["caught"]) for row in answer["detections"]] == [
+        (defect.name, defect.reason, True) for defect in defects
+    ]
+    found = zip(defects, answer["detections"], strict=True)
+    caught = tuple(Detection(defect=defect, reason=row["reason"], red=True, seconds=row["seconds"]) for defect, row in found)
+    monkeypatch.setattr(generate, "run_recorded", lambda *_: SelfTestResult(detections=caught, not_green=(), uncontrolled=()))
+    assert {name: (ROOT / name).read_text(encoding="utf-8") for name in generate.selftest()} == generate.selftest()
 
 
 def test_the_self_test_takes_a_gpu_for_ten_minutes_at_most() -> None:
@@ -79,20 +91,23 @@ def test_the_defects_meet_the_gates_that_ship(gate: Gate) -> None:
 
 
 def altered(tmp_path: Path, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
-    """The self-test of a checkout whose list is altered."""
+    """The self-test of a checkout whose list, or the suite that guards, is altered. The base has both as they are."""
     shutil.copytree(ROOT / "kernel", tmp_path / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     shutil.copytree(ROOT / "gates", tmp_path / "gates", ignore=shutil.ignore_patterns("evidence"))
-    text = FILE.read_text(encoding="utf-8")
     for old, new in changes:
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    (tmp_path / "gates/selftest.toml").write_text(text, encoding="utf-8")
-    environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    argv = ["selftest", "--recorded"]
-    return tool_server.run(argv, cwd=tmp_path, env=environment)
+        files = [tmp_path / "gates" / name for name in ("selftest.toml", "hopper.toml")]
+        (file,) = [file for file in files if file.read_text(encoding="utf-8").count(old) == 1]
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    argv = ["selftest", "--recorded", "--base", str(FILE)]
+    return tool_server.run(argv, cwd=tmp_path, env={**environ(), "PYTHONPATH": str(ROOT)})
 
 
+GATE = (
+    '[[gate]]\nid = "shared"\ntitle = "t"\nevidence = "resources"\nmetric = "shared/bytes"\nrule = "<="\n'
+    'limits = [{ value = 1000000, unit = "byte" }]\nwhy = "w"\nowner = "o"\n\n[[gate]]\nid = "max-diff"\n'
+)
+ROW = '  { name = "trap", gate = "max-diff", target = "trap-n100003", reason = "crash" },\n'
 FAULTS = {
     "other reason": (
         'target = "missing-scale-normal-q330-k331", reason = "over-limit"',
@@ -104,6 +119,8 @@ FAULTS = {
     "red control": ("clean = [\n", 'clean = [\n  "wrong-*",\n', "did not pass without a defect: max-diff on wrong-n100003"),
     "no control": ('  "stream*", "flashcore_stream_*",\n', "", "never passed in this run: sol-dram"),
     "other damage": ('damage = "cut-log", gate = "racecheck", reason = "tool-failed"', 'damage = "cut-log", gate = "racecheck", reason = "crash"', "tool-failed, not crash"),
+    "no mutant": ('[[gate]]\nid = "max-diff"\n', GATE, "caught no defect: shared"),
+    "dropped": (ROW, "", "a defect of the base is gone: trap"),
 }  # fmt: skip
 
 
@@ -111,7 +128,7 @@ FAULTS = {
     "names",
     [
         ("other reason", "no defect", "no control", "other damage"),
-        ("never ran", "red control"),
+        ("never ran", "red control", "no mutant", "dropped"),
         *(pytest.param((name,), marks=pytest.mark.nightly) for name in FAULTS),
     ],
     ids="-".join,
@@ -149,47 +166,14 @@ def test_a_clean_target_that_is_none_is_refused(tmp_path: Path) -> None:
     assert 'clean: "sond-*" matches no target of gates/defects.toml' in done.stderr
 
 
-def guarded(tmp_path: Path, old: str, new: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The self-test of a checkout whose guarding suite is altered in one place."""
-    shutil.copytree(ROOT / "kernel", tmp_path / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
-    shutil.copytree(ROOT / "gates", tmp_path / "gates", ignore=shutil.ignore_patterns("evidence"))
-    text = (tmp_path / "gates/hopper.toml").read_text(encoding="utf-8")
-    assert text.count(old) == 1
-    (tmp_path / "gates/hopper.toml").write_text(text.replace(old, new), encoding="utf-8")
-    argv = ["selftest", "--recorded", *arguments]
-    environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    return tool_server.run(argv, cwd=tmp_path, env=environment)
-
-
 def test_a_limit_of_the_suite_that_guards_is_what_the_defects_meet(tmp_path: Path) -> None:
     limit = '{ on = "*", value = 2e-3, unit = "abs" }'
-    done = guarded(tmp_path, limit, '{ on = "*", value = 1e9, unit = "abs" }')
+    done = altered(tmp_path, (limit, '{ on = "*", value = 1e9, unit = "abs" }'))
     assert done.returncode == 10
     assert "causal mask off by one" in "".join(line for line in done.stdout.splitlines() if line.startswith("MISSED"))
-
-
-def test_a_gate_without_a_defect_and_a_dropped_defect_fail(tmp_path: Path) -> None:
-    gate = (
-        '[[gate]]\nid = "shared"\ntitle = "t"\nevidence = "resources"\nmetric = "shared/bytes"\nrule = "<="\n'
-        'limits = [{ value = 1000000, unit = "byte" }]\nwhy = "w"\nowner = "o"\n\n[[gate]]\nid = "max-diff"\n'
-    )
-    base = tmp_path.with_name(f"{tmp_path.name}-base.toml")
-    row = '  { name = "trap", gate = "max-diff", target = "trap-n100003", reason = "crash" },\n'
-    text = FILE.read_text(encoding="utf-8")
-    base.write_text(text.replace(row, f"{row}{row.replace('trap', 'gone')}"), encoding="utf-8")
-    done = guarded(tmp_path, '[[gate]]\nid = "max-diff"\n', gate, "--base", str(base))
-    assert done.returncode == 10, done.stderr
-    assert "caught no defect: shared" in done.stdout
-    assert "a defect of the base is gone: gone" in done.stdout
 
 
 def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:
     done = altered(tmp_path, ('damage = "cut-log"', 'damage = "cut-log-in-two"'))
     assert done.returncode == 2
     assert "unknown damage 'cut-log-in-two'" in done.stderr
-
-
-def test_the_page_says_what_the_recording_says() -> None:
-    argv = [sys.executable, str(ROOT / "tools/docs/generate.py"), "--check", "selftest"]
-    subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, check=True, capture_output=True, timeout=600)
