@@ -169,7 +169,7 @@ def retain(*, db: str, days: int, protected: bool, dry_run: bool, as_json: bool)
 @db
 @click.option(
     "--to",
-    type=click.Choice(["base", "0001", "0002", "0003"]),
+    type=click.Choice(["base", "0001", "0002", "0003", "0004"]),
     help="Another revision. `base` drops all tables.  [default: the newest]",
 )
 @options.as_json

@@ -20,7 +20,7 @@ from flashcore_ci.model.errors import CannotCollectError, UsageError
 from flashcore_ci.model.text import visible
 
 T = TypeVar("T")
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration in ``migrations/versions``."""
 TABLE = "alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"

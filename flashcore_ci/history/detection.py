@@ -1,16 +1,15 @@
 """Find steps and creep in a series of log(head / anchor), with a stated rate of false alerts.
 
-**Levels.** Consecutive sittings of equal code are one level, so equal code never alerts. A level has the mean of its rounds.
+**Levels.** Consecutive sittings of equal code are one level, with the mean of its rounds.
 
 **Test.** The newest level is compared with all levels since the last change. For w = 1, 2, 4, 8, 16 the mean of the newest w levels
 (n rounds) has the distance
 
     z_w = (mean_w - mean_before) / sqrt(f s2 (1/n + 1/n_before) + link2)
 
-from the mean of all levels before them (n_before rounds). w = 1 finds steps, the others find creep, whose sum grows while the error
-of a mean falls. ``s2`` is the variance of one round, pooled over all sittings. ``f`` is 1, or how much more sittings
-differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
-1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
+from the mean of all levels before them (n_before rounds). w = 1 finds steps, the others find creep. ``s2`` is the variance of one round, pooled over all sittings. ``f`` is 1, or how much more sittings
+differ than their rounds explain, if that is significant (von Neumann, Ann. Math. Stat. 12, 1941). ``link2`` is the variance of the
+anchors that were replaced in between.
 
 **Parent.** If each round times the parent too, and the level before is its, a step is also measured against the mean of both. Without a
 change that is mean_before / 2, with the variance of 1.5 processes in place of 2:
@@ -18,17 +17,16 @@ change that is mean_before / 2, with the variance of 1.5 processes in place of 2
     z_1 = (mean(log head - (log anchor + log parent) / 2) - mean_before / 2) / sqrt(f s2 (0.75/n + 0.25/n_before) + link2)
 
 **Limit.** A change needs z_w > t(share_w rate), Student's quantile. ``rate`` is the largest expected number of false alerts per series
-and commit. The shares add up to 1, so Boole's inequality holds for any correlation between windows.
+and commit. The shares add up to 1 (Boole's inequality).
 
-**Re-measurement.** Within ``SUSPECT`` of the limit the level is measured again in another sitting, up to 8 rounds. It alerts if all rounds
-together exceed the limit and each sitting alone points the same way.
+**Re-measurement.** Within ``SUSPECT`` of the limit it is measured again, up to 8 rounds. It alerts if all rounds together exceed the limit
+and each sitting points the same way.
 
-**Disturbed processes.** A sitting whose rounds scatter too much (F test at ``DISTURBED_ALPHA``) does not count and is repeated. If the rounds
-of a level scatter more than expected, two disturbed rounds of 8 may be the reason. With a sum of squares ``q`` they move z by up to
-sqrt((q - q0) / 3), which is subtracted. If more than 1 % of the sittings are disturbed, so is what one round moves unnoticed.
+**Disturbed processes.** If a sitting's rounds scatter too much (F test), the farthest is left out. If the others do so too, the sitting is
+repeated. Two disturbed rounds of 8 with a sum of squares ``q`` move z by up to sqrt((q - q0) / 3), which is subtracted. If more than 1 % of
+the sittings are disturbed, so is what one round moves unnoticed.
 
-Sources: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. M. Basseville, I. V. Nikiforov, "Detection of abrupt changes",
-1993, chapter 2 (moving windows of a generalised likelihood ratio).
+Sources: E. S. Page, Biometrika 41, 1954. M. Basseville, I. V. Nikiforov, "Detection of abrupt changes", 1993, chapter 2.
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ from enum import StrEnum
 from functools import cache
 from typing import Protocol
 
-from flashcore_ci.history.levels import SHARES, Level
+from flashcore_ci.history.levels import SHARES, Level, without
 from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 from flashcore_ci.judge.stats.distributions import t_quantile
 
 WINDOWS = {(1, False): 0.7, (1, True): 0.1, (2, False): 0.05, (4, False): 0.05, (8, False): 0.05, (16, False): 0.05}
 """Levels of a window, whether the parent counts, and the share of the rate. That with the parent is small: head against
 a mean is not symmetric, so skewed processes exceed a quantile more often."""
-FALSE_ALERTS = 0.05
+FALSE_ALERTS = 0.04
 """The largest expected number of false alerts of a whole suite in 1,000 commits that all change the code."""
 ROUNDS = 8
-"""Rounds that decide a level."""
+"""Rounds that decide a level, or one less."""
 FEWEST_ROUNDS = 3
 """Rounds of a re-measurement."""
 SUSPECT = 2.0
@@ -60,7 +58,7 @@ EACH_SITTING = 1.3
 
 
 class Sitting(Protocol):
-    """A point of ``Track``: a log ratio, its standard error (None: not timed), the code that ran, and its step."""
+    """A point of ``Track``. Without a standard error it was not timed."""
 
     @property
     def log_ratio(self) -> float: ...  # noqa: D102
@@ -80,6 +78,10 @@ class Sitting(Protocol):
     def step(self) -> float: ...  # noqa: D102
     @property
     def step_error(self) -> float: ...  # noqa: D102
+    @property
+    def far(self) -> float | None: ...  # noqa: D102
+    @property
+    def step_far(self) -> float | None: ...  # noqa: D102
 
 
 class Kind(StrEnum):
@@ -145,29 +147,37 @@ class Detector:
         level = self._level_of(index, sitting)
         if not _is_timed(sitting):
             return None
-        (variance, df), rounds, level.seen = _round_of(sitting), sitting.rounds, level.seen + 1
+        (variance, df), mean, rounds, level.seen = _round_of(sitting), sitting.log_ratio, sitting.rounds, level.seen + 1
         disturbed = scatter.is_disturbed(variance, df)
+        rest = without(sitting.far, mean, variance, rounds) if disturbed and not early else None
+        if rest is not None:
+            (mean, variance), rounds, df = rest, rounds - 1, df - 1.0
+            disturbed = scatter.is_large(variance, df)
         if not disturbed:
             if not early:
                 scatter.add(variance, df)
-            level.add(sitting.log_ratio, rounds, variance * df)
-            if self._has_step(scatter, sitting):
-                level.steps.append(((sitting.log_ratio + sitting.step) / 2, rounds))
+            level.add(mean, rounds, variance * df)
+            if (step := self._step_of(scatter, sitting, one_less=rest is not None)) is not None:
+                level.steps.append(((mean + step) / 2, rounds))
             if self._before is not None:
-                scatter.add_step(self._before, (sitting.log_ratio, rounds))
-            self._before = sitting.log_ratio, rounds
+                scatter.add_step(self._before, (mean, rounds))
+            self._before = mean, rounds
         if early or level.decided or level.code in self._codes:
             return None
         if disturbed and level.seen == 1:
             return self._request((0.0, (1, False), 0.0, 0.0, 0.0), ROUNDS)
         return self._decide(scatter, level) if level.rounds else None
 
-    def _has_step(self, scatter: Scatter, sitting: Sitting) -> bool:
-        """Whether the parent was timed, is the level before, and was not disturbed."""
+    def _step_of(self, scatter: Scatter, sitting: Sitting, *, one_less: bool) -> float | None:
+        """Return the step to a sound parent that is the level before. ``one_less``: a round was left out."""
         is_before = len(self.levels) > 1 and bool(sitting.parent) and self.levels[-2].code == sitting.parent
         error = sitting.step_error
         is_timed = is_before and error > 0 and math.isfinite(error) and math.isfinite(sitting.step)
-        return is_timed and not scatter.is_large(error**2 * sitting.rounds, sitting.rounds - 1.0)
+        variance, rounds = error**2 * sitting.rounds, sitting.rounds
+        if not is_timed or not scatter.is_large(variance, rounds - 1.0):
+            return sitting.step if is_timed else None
+        rest = without(sitting.step_far, sitting.step, variance, rounds) if one_less else None
+        return rest[0] if rest and not scatter.is_large(rest[1], rounds - 2.0) else None
 
     def _level_of(self, index: int, sitting: Sitting) -> Level:
         if self.levels and sitting.code and self.levels[-1].code == sitting.code:
@@ -192,7 +202,7 @@ class Detector:
         if level.seen == 1:
             return self._request(best, ROUNDS - level.rounds) if excess > -SUSPECT else None
         level.decided = True
-        if excess <= 0 or level.rounds < ROUNDS or not self._each_sitting_agrees(scatter, level, view, z):
+        if excess <= 0 or level.rounds < ROUNDS - 1 or not self._each_sitting_agrees(scatter, level, view, z):
             return None
         found = self._finding(Kind.SLOWER if z > 0 else Kind.FASTER, best)
         self._restart(view[0])

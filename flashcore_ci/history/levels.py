@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 SHARES = {False: (1.0, 1.0), True: (0.75, 0.5)}
 """Without and with the parent: the variance of a round over that against the anchor, and the part of the level before that is expected."""
+FEWEST = 3  # rounds of a sitting of which one may be left out
 Rounds = list[tuple[float, int]]
 """Mean and number of rounds, by sitting."""
 
@@ -42,3 +43,12 @@ class Level:
         if view[1]:
             return self.steps if len(self.steps) == len(self.sittings) else []
         return [(mean, rounds) for mean, rounds, _ in self.sittings]
+
+
+def without(far: float | None, mean: float, variance: float, rounds: int) -> tuple[float, float] | None:
+    """Return mean and variance without the farthest round, or None if it is unknown or too few remain."""
+    if far is None or rounds < FEWEST:
+        return None
+    rest = rounds - 1
+    squares = variance * rest - rounds / rest * (far - mean) ** 2
+    return (rounds * mean - far) / rest, max(0.0, squares / (rest - 1))

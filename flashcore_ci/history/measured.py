@@ -187,16 +187,18 @@ def log_ratio(workload: Workload, compared: Observation) -> Row | None:
         return None
     sides = (ANCHOR, SIDES[1]) if is_anchored(compared) else SIDES
     if was_same_code(compared):
-        return {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0}
+        return {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0, "far": None}
     metric = primary_scale(workload.roof).metric
     before, after = (dict(compared.samples).get(f"{side}/{metric}") for side in sides)
     if before is None or after is None or len(before.values) != len(after.values):
         return None
     try:
-        found = estimate([math.log(y) - math.log(x) for x, y in zip(before.values, after.values, strict=True)], None)
+        ratios = [math.log(y) - math.log(x) for x, y in zip(before.values, after.values, strict=True)]
+        found = estimate(ratios, None)
     except (ValueError, ZeroDivisionError):  # not above zero, too few rounds, or all equal: no measurement
         return None
-    return {"log_ratio": found.mean, "standard_error": found.standard_error, "df": float(found.df), "rounds": found.rounds}
+    own = {"df": float(found.df), "rounds": found.rounds, "far": max(ratios, key=lambda ratio: abs(ratio - found.mean))}
+    return {"log_ratio": found.mean, "standard_error": found.standard_error, **own}
 
 
 def _code(identity: Identity, unique: str) -> Row:

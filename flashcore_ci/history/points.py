@@ -85,6 +85,7 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
                 log_ratio=ratio.log_ratio + place,
                 **{name: getattr(ratio, name) for name in ("standard_error", "df", "rounds", "anchor")},
                 link_error=math.sqrt(variance),
+                far=None if ratio.far is None else ratio.far + place,
                 **_step(point, ratio),
             )
         elif before is not None and point.code:
@@ -101,7 +102,9 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
 def _step(point: Point, anchored: Ratio) -> dict[str, Any]:
     """Return the parent's ratio of the same rounds."""
     other = next((r for r in point.ratios if r is not anchored and r.standard_error and r.rounds == anchored.rounds), None)
-    return {"parent": other.base, "step": other.log_ratio, "step_error": other.standard_error} if other else {}
+    if other is None:
+        return {}
+    return {"parent": other.base, "step": other.log_ratio, "step_error": other.standard_error, "step_far": other.far}
 
 
 def _absolute(points: Iterable[Point], series: Series) -> list[TrackPoint]:

@@ -104,6 +104,7 @@ points = Table(
     Column("standard_error", Float(53)),
     Column("df", Float(53)),
     Column("rounds", Integer),
+    Column("far", Float(53)),
     Column("layout_id", Integer),
     Column("numbers", LargeBinary),
     Column("reading_set_id", Integer),
@@ -119,6 +120,7 @@ ratios = Table(
     Column("standard_error", Float(53)),
     _number("df", Float(53)),
     _number("rounds", Integer),
+    Column("far", Float(53)),
     sqlite_with_rowid=False,
 )
 verdicts = Table(

@@ -22,7 +22,7 @@ STANDINGS = (Standing.OTHER, Standing.REVIEWED, Standing.PROTECTED)
 """From the lowest to the highest. A run that is added again may rise, and never falls."""
 OF_RUN = (t.points, t.ratios, t.verdicts)
 CHUNK = 500
-NO_RATIO = dict.fromkeys(("base_id", "log_ratio", "standard_error", "df", "rounds"))
+NO_RATIO = dict.fromkeys(("base_id", "log_ratio", "standard_error", "df", "rounds", "far"))
 
 
 class Added(StrEnum):

@@ -113,7 +113,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """log(head / base) of one sitting. ``anchor``: the anchor that ``base`` is, or None (the parent, or any other commit).
+    """log(head / base) of one sitting, and ``far`` of its farthest round. ``anchor``: the anchor that ``base`` is, or None (the parent, or any other commit).
 
     Equal code was not timed, so it has no ``standard_error``. ``base`` is a code identity as ``Code.identity``.
     """
@@ -124,6 +124,7 @@ class Ratio:
     standard_error: float | None
     df: float
     rounds: int
+    far: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ class TrackPoint:
     ``link_error`` is the standard error of all replaced anchors together. Points of one anchor share it. ``code`` is a code
     identity, ``bundle`` the digest of the raw evidence ("" if unknown), ``anchor`` an id of ``Anchor``. ``tools`` are (name, version),
     and ``bumps`` those that differ from the point before as (name, before, now). ``step`` is log(head / parent) of the same rounds.
+    ``far`` and ``step_far``: the farthest round.
     """
 
     run: int
@@ -35,6 +36,8 @@ class TrackPoint:
     parent: str = ""
     step: float = 0.0
     step_error: float = 0.0
+    far: float | None = None
+    step_far: float | None = None
     tools: tuple[tuple[str, str], ...] = ()
     bumps: tuple[tuple[str, str, str], ...] = ()
 

@@ -85,4 +85,5 @@ def _link(workload: Workload, seen: Observation, old: Pin, machine_class: str) -
     if seen.base is None or pinned is None or pinned.difference(seen.base) or found is None:
         return None
     values = {**found, "standard_error": found["standard_error"] or 0.0}
+    del values["far"]
     return PinLink(workload=workload.id, machine_class=machine_class, **values)

@@ -102,7 +102,7 @@ def test_a_run_is_added_listed_shown_exported_and_removed(place: Place) -> None:
         plain.execute("UPDATE runs SET collected_at = 1")
     assert "removed 1" in place.tool("retain", "--days", "300").stderr
     assert place.tool("list").stdout == ""
-    assert place.tool("upgrade", "--to", "base").stderr == "from 0003 to nothing\n"
+    assert place.tool("upgrade", "--to", "base").stderr == "from 0004 to nothing\n"
 
 
 def test_a_run_is_read_judged_and_written_once_and_the_database_is_loaded_meanwhile(

@@ -20,7 +20,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import labelled
-from histories import ROOT, SUITE, Batch, Row, Source, rate, recorded_rows, replayed, sitting_rows
+from histories import ROOT, SUITE, Batch, Row, Source, rate, recorded_rows, sitting_rows
+from replaying import replayed
 
 from flashcore_ci.history import unanchored
 from flashcore_ci.judge.stats.distributions import chi2_quantile, f_quantile

@@ -1,7 +1,7 @@
 """Histories from recorded noise, and the detector of the tool for thousands of series at once.
 
-``Batch`` repeats ``flashcore_ci/history/detection.py`` in numpy. ``replayed`` runs the tool's own code on the same rounds, and the benchmark
-counts where both decide the same.
+``Batch`` repeats ``flashcore_ci/history/detection.py`` in numpy. ``replaying.py`` runs the tool's own code on the same rounds, and the
+benchmark counts where both decide the same.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class Batch:
         head, anchor, parent = self.source.processes(which, count, 3)
         ratios = head - anchor + shift[which][:, None]
         steps = head - parent + (shift - self.shift)[which][:, None]
+        self.drawn = ratios, steps
         if self.log is not None:
             self.log.append((commit, which, ratios, steps))
         return ratios.mean(1), ratios.var(1, ddof=1), steps.mean(1), steps.var(1, ddof=1)
@@ -169,32 +170,40 @@ class Batch:
 
     def _sit(self, commit: int, which: Array, count: int, shift: Array, level: Array, sitting: int) -> Array:
         mean, variance, step, spread = self._draw(commit, which, count, shift)
-        limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[:, 0]
-        disturbed = variance > self._variance(which) * limits
+        ratios, steps, rounds = *self.drawn, np.full(len(which), count)
+        limits = self._variance(which)[:, None] * _by_df(
+            self._df(which), lambda each: [scatter.largest_ratio(count - 1, each), scatter.largest_ratio(count - 2, each)]
+        )
+        fewer = variance > limits[:, 0]
         self.sat[which] += 1
-        self.bad[which] += disturbed
-        good, mean, variance, step, spread = (each[~disturbed] for each in (which, mean, variance, step, spread))
-        self.df[good] += count - 1
-        self.total[good] += variance * (count - 1)
-        self._step(good, mean, count)
-        old, total = level[good, 0], level[good, 0] + count
-        new_mean = (old * level[good, 1] + count * mean) / total
-        between = old * (level[good, 1] - new_mean) ** 2 + count * (mean - new_mean) ** 2
-        level[good, 2] += variance * (count - 1) + np.where(old > 0, between, 0.0)
+        self.bad[which] += fewer
+        too = fewer & (spread > limits[:, 0])
+        (mean[fewer], variance[fewer]), (step[too], spread[too]) = one_less(ratios[fewer]), one_less(steps[too])
+        rounds[fewer] -= 1
+        limit = np.where(fewer, limits[:, 1], limits[:, 0])
+        disturbed = variance > limit
+        alone = spread > limit  # the parent was disturbed
+        good, mean, variance, step, rounds = (each[~disturbed] for each in (which, mean, variance, step, rounds))
+        self.df[good] += rounds - 1
+        self.total[good] += variance * (rounds - 1)
+        self._step(good, mean, rounds)
+        old, total = level[good, 0], level[good, 0] + rounds
+        new_mean = (old * level[good, 1] + rounds * mean) / total
+        between = old * (level[good, 1] - new_mean) ** 2 + rounds * (mean - new_mean) ** 2
+        level[good, 2] += variance * (rounds - 1) + np.where(old > 0, between, 0.0)
         level[good, 0], level[good, 1] = total, new_mean
-        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting], level[good, 8 + sitting] = mean, count, (mean + step) / 2
-        limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[~disturbed, 0]
-        level[good, 10] += spread > self._variance(good) * limits  # the parent was disturbed
+        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting], level[good, 8 + sitting] = mean, rounds, (mean + step) / 2
+        level[good, 10] += alone[~disturbed]
         return disturbed
 
-    def _step(self, which: Array, mean: Array, count: int) -> None:
+    def _step(self, which: Array, mean: Array, count: Array | int) -> None:
         before = self.before[which]
         use = ~np.isnan(before[:, 0])
         with np.errstate(invalid="ignore"):
             step = (mean - before[:, 0]) ** 2 / (self._variance(which) * (1 / before[:, 1] + 1 / count))
         self.steps[which] += use
         self.squares[which] += np.where(use, np.minimum(scatter.CLIP, step), 0.0)
-        self.before[which] = np.stack([mean, np.full(len(which), count)], 1)
+        self.before[which] = np.stack([mean, np.zeros(len(which)) + count], 1)
 
     def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, ...]:
         """Window, excess, sign, what was before, and whether the parent counts, of the best window."""
@@ -242,7 +251,7 @@ class Batch:
             mean = np.where(has_parent, level[which, 8 + sitting], level[which, 4 + 2 * sitting])
             bound = own.EACH_SITTING * np.sqrt(self._variance(which) * share / np.maximum(1, rounds))
             agrees &= (rounds == 0) | (sign * (mean - before) > bound)
-        hits = (excess > 0) & (level[which, 0] >= own.ROUNDS) & agrees
+        hits = (excess > 0) & (level[which, 0] >= own.ROUNDS - 1) & agrees
         for series, width, slower in zip(which[hits], window[hits], sign[hits] > 0, strict=True):
             self.start[series] = commit + 1 - width
             self.found.append((int(series), commit, bool(slower), int(commit + 1 - width)))
@@ -255,43 +264,16 @@ class Batch:
         return np.where(df < 50, df, np.where(df < 500, df - df % 25, df - df % 250))
 
 
+def one_less(rounds: Array) -> tuple[Array, Array]:
+    """Return mean and variance of each sitting's rounds without the one that is farthest from their mean."""
+    far = np.abs(rounds - rounds.mean(1, keepdims=True)).argmax(1)
+    rest = rounds[np.arange(rounds.shape[1]) != far[:, None]].reshape(len(rounds), rounds.shape[1] - 1)
+    return rest.mean(1), rest.var(1, ddof=1)
+
+
 def _by_df(df: Array, value: Callable[[int], list[float]]) -> Array:
     unique, inverse = np.unique(df, return_inverse=True)
     return np.array([value(int(each)) for each in unique], float)[inverse]
-
-
-@dataclass(frozen=True)
-class Sitting:
-    """A sitting as the store has it."""
-
-    log_ratio: float
-    standard_error: float
-    df: float
-    rounds: int
-    code: str
-    parent: str
-    step: float
-    step_error: float
-    link_error: float = 0.0
-
-
-def sitting(ratios: Array, steps: Array, commit: int) -> Sitting:
-    (mean, error), (step, step_error) = (
-        (float(each.mean()), math.sqrt(each.var(ddof=1) / len(each))) for each in (ratios, steps)
-    )
-    return Sitting(mean, error, len(ratios) - 1.0, len(ratios), str(commit), str(commit - 1), step, step_error)
-
-
-def replayed(batch: Batch, series: int) -> list[tuple[int, int, bool, int]]:
-    """Run the tool's own detector on the rounds that the batch drew for one series."""
-    detector, found, starts = own.Detector(batch.rate), [], []
-    for commit, which, ratios, steps in batch.log or ():
-        for place in np.flatnonzero(which == series):
-            starts.append(commit)
-            finding = detector.add(sitting(ratios[place], steps[place], commit))
-            if finding is not None and finding.kind is not own.Kind.MEASURE_AGAIN:
-                found.append((series, commit, finding.kind is own.Kind.SLOWER, starts[finding.first]))
-    return found
 
 
 @cache

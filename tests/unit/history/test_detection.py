@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from flashcore_ci.history.detection import ROUNDS, WINDOWS, Detector, Kind, rate_of, scan
+from flashcore_ci.history.levels import without
 from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 
 SCATTER = 0.001
@@ -23,6 +24,8 @@ class Sitting:
     parent: str = ""
     step: float = 0.0
     step_error: float = 0.0
+    far: float | None = None
+    step_far: float | None = None
 
 
 class Machine:
@@ -36,7 +39,8 @@ class Machine:
         values = [value + shock for value, shock in zip(values, (*shocks, *[0.0] * rounds), strict=False)]
         mean = math.fsum(values) / rounds
         variance = math.fsum((value - mean) ** 2 for value in values) / (rounds - 1)
-        return Sitting(mean, math.sqrt(variance / rounds), rounds - 1, rounds, code)
+        far = max(values, key=lambda value: abs(value - mean))
+        return Sitting(mean, math.sqrt(variance / rounds), rounds - 1, rounds, code, far=far)
 
     def with_parent(self, change, code, parent, rounds=5, shock=0.0):
         """Time head with anchor and parent. Only ``code`` is slower, by ``change``, and the first process of the parent by ``shock``."""
@@ -47,7 +51,9 @@ class Machine:
         (mean, error), (step, step_error) = (
             (statistics.fmean(v), statistics.stdev(v) / math.sqrt(rounds)) for v in (ratios, steps)
         )
-        return Sitting(mean, error, rounds - 1, rounds, code, parent=parent, step=step, step_error=step_error)
+        far, step_far = (max(v, key=lambda x, m=m: abs(x - m)) for v, m in ((ratios, mean), (steps, step)))
+        more = {"parent": parent, "step": step, "step_error": step_error, "far": far, "step_far": step_far}
+        return Sitting(mean, error, rounds - 1, rounds, code, **more)
 
 
 def follow(levels, *, seed=1, rate=None, scatter=SCATTER):
@@ -93,7 +99,7 @@ class TestChanges:
         assert sum(WINDOWS.values()) == pytest.approx(1.0)
         strict, loose = (follow([0.0] * 60 + [0.02], rate=rate)[0][2].limit for rate in (1e-9, 1e-3))
         assert strict > loose + 2
-        assert rate_of(20) == pytest.approx(0.05 / 1000 / 20)
+        assert rate_of(20) == pytest.approx(0.04 / 1000 / 20)
 
 
 class TestLevels:
@@ -139,9 +145,28 @@ class TestDisturbed:
         sittings = [machine.sitting(0.0, str(commit)) for commit in range(30)]
         detector = Detector(rate_of(20))
         assert [detector.add(each) for each in sittings] == [None] * 30
-        request = detector.add(machine.sitting(0.0, "x", 5, shocks=(0.03,)))
+        request = detector.add(machine.sitting(0.0, "x", 5, shocks=(0.03, -0.03)))
         assert (request.kind, request.rounds) == (Kind.MEASURE_AGAIN, ROUNDS)
         assert detector.add(machine.sitting(0.0, "x", 8)) is None
+
+    @pytest.mark.parametrize("shock", [0.0, 0.03, -0.03])
+    def test_of_a_sitting_with_one_disturbed_round_the_others_count(self, shock):
+        machine = Machine()
+        detector = Detector(rate_of(20))
+        for commit in range(30):
+            detector.add(machine.sitting(0.0, str(commit)))
+        request = detector.add(machine.sitting(0.004, "x", 5, shocks=(shock,)))
+        assert (request.kind, request.rounds) == (Kind.MEASURE_AGAIN, 4 if shock else 3)
+        found = detector.add(machine.sitting(0.004, "x", request.rounds, shocks=(shock,)))
+        assert found.kind is Kind.SLOWER
+        assert found.change == pytest.approx(0.004, abs=1e-3)
+
+    def test_without_its_farthest_round_a_sitting_has_the_mean_and_variance_of_the_others(self):
+        values = [0.1, 0.3, 0.2, 1.9, 0.15]
+        rest = without(1.9, statistics.fmean(values), statistics.variance(values), 5)
+        assert rest == pytest.approx((statistics.fmean([0.1, 0.3, 0.2, 0.15]), statistics.variance([0.1, 0.3, 0.2, 0.15])))
+        assert without(None, 0.5, 0.1, 5) is None  # a sitting that was stored before
+        assert without(1.0, 0.5, 0.1, 2) is None
 
     def test_disturbed_first_sittings_do_not_move_what_later_ones_are_compared_with(self):
         for seed in range(5):

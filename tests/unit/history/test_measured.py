@@ -52,7 +52,7 @@ def test_equal_code_has_the_ratio_zero_and_no_error():
     identity = compared().identity
     readings = ((SAME_CODE, Measured(value=1.0, unit="count")),)
     ((code, ratio),) = big(replace(compared(), base=identity, readings=readings, samples=())).ratios
-    assert ratio == {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0}
+    assert ratio == {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0, "far": None}
     assert code["identity"] == big().code["identity"]
 
 
