@@ -32,7 +32,7 @@ RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1
 NET_VERSION, SCOPE_VERSION = 4, 6  # of landlock: TCP, and signals and abstract sockets
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
 PARTLY = ("/etc", "/opt")
-"""Folders with keys and tokens of root. A candidate's user cannot read them, unless the interpreter is root's alone."""
+"""Folders with secrets of root."""
 DEVICES = ("nvidia*", "nvidia-caps/*", "null", "zero", "full", "random", "urandom")
 USERS = (61_000, 64_999)
 DENIED = {
@@ -110,7 +110,7 @@ def interpreter_paths() -> list[Path]:
 
 
 def _is_public(folder: Path) -> bool:
-    """Tell whether everybody may read a folder, what is directly in it, and may come there. A folder that is not there hides nothing."""
+    """Tell whether everybody may come to a folder, and read what is directly in it. One that is absent hides nothing."""
     try:
         inside = [path for path in folder.iterdir() if path.exists()] if folder.is_dir() else []
         modes = [(path.stat().st_mode & 0o5, 5 if path.is_dir() else 4) for path in (folder, *inside, *folder.resolve().parents)]
@@ -176,7 +176,8 @@ def _restrict_files(readable: Sequence[Path], writable: Path, *, is_public: bool
         _allow(ruleset, path, read)
     for device in (path for pattern in DEVICES for path in Path("/dev").glob(pattern)):
         _allow(ruleset, device, handled & (READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE))
-    _allow(ruleset, Path("/dev"), READ_DIR)
+    for name in ("/dev", *PARTLY):  # programs look for their settings there
+        _allow(ruleset, Path(name), READ_DIR)
     _allow(ruleset, Path("/proc/self").resolve(), read | WRITE_FILE | handled & TRUNCATE)  # thread names are written
     _allow(ruleset, writable, handled)
     _check(_libc.syscall(RESTRICT_SELF, ruleset, 0), "landlock")
