@@ -15,6 +15,7 @@ import resource
 import signal
 import site
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -120,12 +121,14 @@ def _is_public(folder: Path) -> bool:
 
 
 def _public_parts(folder: Path) -> Iterator[Path]:
-    """Yield the files that everybody may read."""
+    """Yield the files that everybody may read. What a link names has its own rule."""
     for path in folder.iterdir() if folder.stat().st_mode & 0o5 == 0o5 else ():  # noqa: PLR2004 - to list and to enter
-        if path.is_dir() and not path.is_symlink():
-            yield from _public_parts(path)
-        elif path.exists() and path.stat().st_mode & 0o4:
-            yield path
+        with contextlib.suppress(FileNotFoundError):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                yield from _public_parts(path)
+            elif stat.S_ISREG(mode) and mode & 0o4:
+                yield path
 
 
 def _become(user: int, *, reads_all: bool) -> None:
@@ -171,7 +174,10 @@ def _restrict_files(readable: Sequence[Path], writable: Path, *, is_public: bool
     kernel = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()]
     system = [Path(name) for name in SYSTEM if is_public or name not in PARTLY]
     if not is_public:
-        system += [*_public_parts(Path("/etc")), *(path for path in Path("/opt").glob("*") if _is_public(path))]
+        system += [
+            *_public_parts(Path("/etc")),
+            *(path for path in Path("/opt").glob("*") if not path.is_symlink() and _is_public(path)),
+        ]
     for path in (*system, *kernel, *interpreter_paths(), *readable):
         _allow(ruleset, path, read)
     for device in (path for pattern in DEVICES for path in Path("/dev").glob(pattern)):
