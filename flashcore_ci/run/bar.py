@@ -76,7 +76,7 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
 
 
 def _selftest(root: Path, suite: Path, default: Path) -> Mapping[str, Any]:
-    """Read the self-test that guards this suite, by default the project's. SuiteError for two: only one would be compared."""
+    """Read the self-test that guards this suite, by default the project's. SuiteError for two."""
     own = read_document(root / default) if (root / default).is_file() else {}
     guards: dict[str, Any] = {}
     for file in {root / default, *(root / suite).parent.glob("*.toml")}:

@@ -18,7 +18,7 @@ FIX = "run the GPU job on one machine of each class, and give the evidence of ea
 
 
 def demand(names: str, evidence: Sequence[Path], request: Request) -> tuple[str, ...]:
-    """Return the class of each evidence, as ``assign``. First no class keeps an earlier report."""
+    """Return the class of each evidence, as ``assign``, and remove earlier reports of all."""
     for out in [request.out / name for name in _read(names)]:
         gate.check_suite_exists(replace(request, out=out))
         with claim_folder(out):

@@ -76,7 +76,7 @@ def read_alerts(suite: Path) -> tuple[AlertFile, ...]:
 
 
 def ends_of(suite: Path, start: str, workload: str | None) -> tuple[str, str, str] | None:
-    """Return what a bisection asks of the alert: its clearest workload, last good commit and first bad one. None without such a file."""
+    """Return the clearest workload of an alert, its last good commit and first bad one. None without such a file."""
     found = [alert for alert in read_alerts(suite) if start and alert.id.startswith(start)]
     if len(found) > 1:
         raise UsageError(f"{len(found)} alerts begin with {start}", fix=f"give one of them, as {found[0].id}")

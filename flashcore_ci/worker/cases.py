@@ -15,7 +15,7 @@ from flashcore_ci.worker.subject_file import last_line
 RESULTS = ("passed", "wrong", "refused")
 MAX_SHOWN = 20  # cases of each result
 ONE_IN = 8
-"""In so many cases the kernels that ran are named, at random: a subject must not know which."""
+"""One in so many cases, at random, is profiled."""
 
 
 def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any]:

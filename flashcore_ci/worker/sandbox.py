@@ -15,6 +15,7 @@ import resource
 import signal
 import site
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1
 NET_VERSION, SCOPE_VERSION = 4, 6  # of landlock: TCP, and signals and abstract sockets
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
 PARTLY = ("/etc", "/opt")
-"""Folders with keys and tokens of root. A candidate's user cannot read them, unless the interpreter is root's alone."""
+"""Folders with secrets of root."""
 DEVICES = ("nvidia*", "nvidia-caps/*", "null", "zero", "full", "random", "urandom")
 USERS = (61_000, 64_999)
 DENIED = {
@@ -110,7 +111,7 @@ def interpreter_paths() -> list[Path]:
 
 
 def _is_public(folder: Path) -> bool:
-    """Tell whether everybody may read a folder, what is directly in it, and may come there. A folder that is not there hides nothing."""
+    """Tell whether everybody may come to a folder, and read what is directly in it. One that is absent hides nothing."""
     try:
         inside = [path for path in folder.iterdir() if path.exists()] if folder.is_dir() else []
         modes = [(path.stat().st_mode & 0o5, 5 if path.is_dir() else 4) for path in (folder, *inside, *folder.resolve().parents)]
@@ -120,12 +121,14 @@ def _is_public(folder: Path) -> bool:
 
 
 def _public_parts(folder: Path) -> Iterator[Path]:
-    """Yield the files that everybody may read."""
+    """Yield the files that everybody may read. What a link names has its own rule."""
     for path in folder.iterdir() if folder.stat().st_mode & 0o5 == 0o5 else ():  # noqa: PLR2004 - to list and to enter
-        if path.is_dir() and not path.is_symlink():
-            yield from _public_parts(path)
-        elif path.exists() and path.stat().st_mode & 0o4:
-            yield path
+        with contextlib.suppress(FileNotFoundError):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                yield from _public_parts(path)
+            elif stat.S_ISREG(mode) and mode & 0o4:
+                yield path
 
 
 def _become(user: int, *, reads_all: bool) -> None:
@@ -171,12 +174,16 @@ def _restrict_files(readable: Sequence[Path], writable: Path, *, is_public: bool
     kernel = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()]
     system = [Path(name) for name in SYSTEM if is_public or name not in PARTLY]
     if not is_public:
-        system += [*_public_parts(Path("/etc")), *(path for path in Path("/opt").glob("*") if _is_public(path))]
+        system += [
+            *_public_parts(Path("/etc")),
+            *(path for path in Path("/opt").glob("*") if not path.is_symlink() and _is_public(path)),
+        ]
     for path in (*system, *kernel, *interpreter_paths(), *readable):
         _allow(ruleset, path, read)
     for device in (path for pattern in DEVICES for path in Path("/dev").glob(pattern)):
         _allow(ruleset, device, handled & (READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE))
-    _allow(ruleset, Path("/dev"), READ_DIR)
+    for name in ("/dev", *PARTLY):  # programs look for their settings there
+        _allow(ruleset, Path(name), READ_DIR)
     _allow(ruleset, Path("/proc/self").resolve(), read | WRITE_FILE | handled & TRUNCATE)  # thread names are written
     _allow(ruleset, writable, handled)
     _check(_libc.syscall(RESTRICT_SELF, ruleset, 0), "landlock")

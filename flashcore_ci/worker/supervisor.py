@@ -195,7 +195,7 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, also one that a candidate made so deep that Python gives up: its parts are lifted first."""
+    """Remove a folder. Parts that are too deep for Python are lifted first."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
         return
