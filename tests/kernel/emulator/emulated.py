@@ -104,6 +104,8 @@ class Tensor:
     def values(self) -> list[float]:
         """Return the numbers that are in memory now. Refuse bytes that nobody has written."""
         size = self.count * BYTES[self.kind]
+        if size == 0:
+            return []
         unwritten = self.library.c.emulator_first_unwritten(ctypes.c_void_p(self.address), ctypes.c_size_t(size))
         if unwritten >= 0:
             raise ViolationError(f"element {unwritten // BYTES[self.kind]} of shape {self.shape} has not been written")
@@ -137,7 +139,8 @@ class Library:
         """Return memory that holds these numbers."""
         tensor = self.empty(name, shape, kind)
         data = encode(values, kind)
-        self.c.emulator_write(ctypes.c_void_p(tensor.address), data, ctypes.c_size_t(len(data)))
+        if data:
+            self.c.emulator_write(ctypes.c_void_p(tensor.address), data, ctypes.c_size_t(len(data)))
         return tensor
 
     def zeros(self, name: str, size: int) -> Tensor:

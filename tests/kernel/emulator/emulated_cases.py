@@ -32,7 +32,7 @@ class Local:
             return False
         return self.chunk == 0 or (position >= 0 and position // self.chunk == key // self.chunk)
 
-    def with_causal(self, causal: bool) -> Local:  # noqa: FBT001
+    def with_causal(self, causal: bool) -> Local:
         return replace(self, right=0) if causal else self
 
     def write(self, library: Library, arguments: Any) -> None:
