@@ -125,9 +125,11 @@ class Library:
         self.c.flashcore_error_string.restype = ctypes.c_char_p
         self.c.emulator_violation.restype = ctypes.c_char_p
 
-    def configure(self, *, seed: int = 1, multiprocessors: int = 2, late: bool = True, races: bool = True) -> None:
+    def configure(
+        self, *, seed: int = 1, multiprocessors: int = 2, late: bool = True, races: bool = True, independent: bool = False
+    ) -> None:
         """Choose the order of threads and copies. The launchers ask once for the multiprocessors."""
-        self.c.emulator_configure(ctypes.c_uint64(seed), multiprocessors, int(late), int(races))
+        self.c.emulator_configure(ctypes.c_uint64(seed), multiprocessors, int(late), int(races), int(independent))
 
     def empty(self, name: str, shape: Iterable[int], kind: str) -> Tensor:
         """Return memory that holds NaN and counts as not written."""

@@ -107,10 +107,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 
 const char* emulator_violation() { return emulator::last_violation.c_str(); }
-void emulator_configure(uint64_t seed, int multiprocessors, int late, int races) {
+void emulator_configure(uint64_t seed, int multiprocessors, int late, int races, int independent_lanes) {
     emulator::settings.seed = seed;
     emulator::settings.multiprocessors = multiprocessors;
     emulator::settings.late = late != 0;
     emulator::settings.races = races != 0;
+    emulator::settings.independent_lanes = independent_lanes != 0;
 }
 }

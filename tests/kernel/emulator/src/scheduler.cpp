@@ -43,7 +43,8 @@ void run_async(size_t index) {
 
 // Null if no thread will ever run.
 Thread* pick(Warp* warp, int lane) {
-    if (warp != nullptr && warp->ready != 0 && (random_bits() & 63) != 0) return &take_lane(*warp, static_cast<uint32_t>(lane));
+    const bool stays = !settings.independent_lanes || (random_bits() & 63) != 0;
+    if (warp != nullptr && warp->ready != 0 && stays) return &take_lane(*warp, static_cast<uint32_t>(lane));
     if (!settings.late && !operations.empty() && (random_bits() & 7) == 0) run_async(random_bits() % operations.size());
     while (ready_warps.empty()) {
         if (operations.empty()) return nullptr;
@@ -118,8 +119,8 @@ void wake(std::vector<Thread*>& waiting) {
 }
 
 namespace {
-void switch_from(Thread& self) {
-    Thread* next = pick(self.warp, self.lane);
+void switch_from(Thread& self, Warp* preferred) {
+    Thread* next = pick(preferred, self.lane);
     if (next == &self) return;
     if (next == nullptr) {
         const std::string waiting = list_waiting(resident);
@@ -136,14 +137,15 @@ void block(const char* waits, uint64_t object, uint32_t parity) {
     self.waits = waits;
     self.object = object;
     self.parity = parity;
-    switch_from(self);
+    switch_from(self, self.warp);
     current = &self;
 }
 
 void yield() {
     Thread& self = *current;
     make_ready(self);
-    switch_from(self);
+    const bool others = (self.warp->ready & ~(1u << self.lane)) != 0;
+    switch_from(self, others || settings.independent_lanes ? self.warp : nullptr);
     current = &self;
 }
 
@@ -172,7 +174,7 @@ void end_thread(Thread& thread) {
     if (thread.stores.size() > 1 || !thread.stores[0].empty()) fail("ends before its TMA stores have read shared memory");
     if (thread.copies.size() > 1 || !thread.copies[0].empty()) fail("ends with copies by cp.async in flight");
     if (--thread.cta->live_threads == 0) emulator_switch(&thread.stack_pointer, main_stack);  // the CTA is at its end
-    switch_from(thread);
+    switch_from(thread, thread.warp);
     __builtin_unreachable();
 }
 

@@ -116,7 +116,7 @@ struct Settings {
     int multiprocessors = 2;
     bool late = true;    // asynchronous copies land when nothing else can happen, otherwise at a random time
     bool races = true;
-    bool e4m3_accumulator = true;  // E4M3 sums keep 14 bits
+    bool independent_lanes = false;  // another warp may run while a lane of this one is behind the others
 };
 
 extern Settings settings;
