@@ -109,14 +109,19 @@ ONE = {
 }
 
 
-def test_one_finding_is_a_finding(machine: Machine) -> None:
-    for check, (old, new) in ONE.items():
+AT_NIGHT = pytest.mark.nightly  # one tool by day, because each replays many runs
+
+
+@pytest.mark.parametrize("checks", [("racecheck",), pytest.param(tuple(ONE), marks=AT_NIGHT)])
+def test_one_finding_is_a_finding(machine: Machine, checks: tuple[str, ...]) -> None:
+    for check in checks:
+        old, new = ONE[check]
         (log,) = [log for log in machine.logs(check) if "sound" in log.name]
         assert log.read_text().count(old) == 1
         log.write_text(log.read_text().replace(old, new))
-    machine.gate(*only(*ONE))
-    found = {(check, "sound-n20001"): ("FAIL", "over-limit") for check in ONE}
-    assert machine.verdicts() == {**of(machine.recorded, *ONE), **found}
+    machine.gate(*only(*checks))
+    found = {(check, "sound-n20001"): ("FAIL", "over-limit") for check in checks}
+    assert machine.verdicts() == {**of(machine.recorded, *checks), **found}
 
 
 def test_a_target_that_dies_under_no_hazards_fails(machine: Machine) -> None:
@@ -137,7 +142,8 @@ def test_launches_that_the_roll_call_does_not_list_were_not_checked(machine: Mac
     assert sound == dict.fromkeys(SANITIZERS, ("FAIL", "kernel-not-seen"))
 
 
-def test_a_sanitizer_that_is_too_old_proves_nothing(machine: Machine) -> None:
+@pytest.mark.parametrize("checks", [("memcheck",), pytest.param(SANITIZERS, marks=AT_NIGHT)])
+def test_a_sanitizer_that_is_too_old_proves_nothing(machine: Machine, checks: tuple[str, ...]) -> None:
     machine.content["versions"]["compute-sanitizer"] = (SANITIZER / "version-2025.3.txt").read_text()
-    machine.gate(*only(*SANITIZERS))
+    machine.gate(*only(*checks))
     assert all_are(machine.verdicts(), "INCONCLUSIVE", "tool-too-old")

@@ -41,6 +41,8 @@ def files() -> dict[str, bytes]:
 
 def proposed(name: str, run: Run) -> Attack:
     def attempt(folder: Path) -> bool:
+        (folder / "gates").mkdir(parents=True, exist_ok=True)
+        (folder / "gates/a.toml").touch()  # a suite that is not there is refused
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(baseline, "read_run", lambda _: run)
             patch.setattr(Request, "root", folder)
