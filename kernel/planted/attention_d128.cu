@@ -10,8 +10,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) flashcore_planted_atte
 }
 
 namespace {
-cudaError_t launch_planted(const flashcore::attention::Params& params, int ctas, cudaStream_t stream) {
-    const Planted planted{params, flashcore::planted::extra()};
+cudaError_t launch_planted(const flashcore::attention::LocalParams& params, int ctas, cudaStream_t stream) {
+    const Planted planted{static_cast<const flashcore::attention::Params&>(params), flashcore::planted::extra()};
     return flashcore::launch<flashcore_planted_attention_d128, kThreads, kSharedBytes, Planted>(planted, ctas, stream);
 }
 }  // namespace

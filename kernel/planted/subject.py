@@ -18,6 +18,8 @@ from typing import Any
 FOLDER = "kernel/planted"
 SUBJECTS = pathlib.Path(__file__).resolve().parents[1] / "subjects"
 ENTRIES = {
+    "flashcore_attention_fwd_d64_fp16_full": ("attention", "d64", "attention_d64.cu"),
+    "flashcore_attention_fwd_d128_fp16_full": ("attention", "d128", "attention_d128.cu"),
     "flashcore_planted_attention_d64": ("attention", "d64", "attention_d64.cu"),
     "flashcore_planted_attention_d128": ("attention", "d128", "attention_d128.cu"),
     "flashcore_planted_stream": ("stream", "vector", "stream.cu"),
