@@ -25,6 +25,8 @@ import sitting  # noqa: E402
 
 SETTLE_S = 0.8
 WAITING = 4
+FAILURES = 6
+"""So many processes that end with an error end the sitting."""
 
 
 def loaded(folder: pathlib.Path) -> list[str]:
@@ -88,9 +90,10 @@ def main(folder: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
     facts["at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     (out / "sitting.json").write_text(json.dumps(facts), encoding="ascii")
     names = list(json.loads((folder / "measure.json").read_text(encoding="utf-8"))["versions"])
-    deadline, number, queue = time.time() + seconds, 0, list[str]()
+    deadline, number, failed, queue = time.time() + seconds, 0, 0, list[str]()
     started: list[subprocess.Popen[bytes]] = []
-    while time.time() < deadline - 6.0:
+    while time.time() < deadline - 6.0 and failed < FAILURES:
+        failed += sum(process.poll() not in (None, 0) for process in started)
         started = [process for process in started if process.poll() is None]
         while len(started) <= WAITING:
             queue = queue or order_of(names)
