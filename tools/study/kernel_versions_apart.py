@@ -59,7 +59,11 @@ def worker(folder: pathlib.Path, out: pathlib.Path, number: int, name: str, dead
             outputs = version.subject.outputs(inputs)
             version.subject.run(inputs, outputs)
             found = sitting.median(driver, flush, version.subject, inputs)
-            record["rows"][row] = {**found, "sum": float(outputs["out"].double().sum()), "norm": float(outputs["out"].double().norm())}
+            record["rows"][row] = {
+                **found,
+                "sum": float(outputs["out"].double().sum()),
+                "norm": float(outputs["out"].double().norm()),
+            }
             sitting.save(out, record)
             del inputs, outputs
             torch.cuda.empty_cache()
