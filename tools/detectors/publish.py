@@ -20,6 +20,7 @@ from typing import Any
 
 import benchmark
 from histories import ROOT, recorded_rows, sitting_rows
+from predicted import PREDICTED, rule_digest, standing
 
 PERFORMANCE = ROOT / "docs/performance"
 PAGE = ROOT / "docs/history-detectors.md"
@@ -36,18 +37,6 @@ TITLES = (
 NORMAL, SEEN = 0.15, 99.0
 HEADS = ("recording", "false alerts, clean (95 % bound per 1,000)", "disturbed")
 CLASSES = ("≤ 0.07 %: rows that see +0.3 % in 99 %", "≤ 0.15 %: rows that see +0.5 % in 99 %")
-PREDICTED = (
-    ("rows, each of all GPUs", "10"),
-    ("rows that scatter ≤ 0.07 %", "1"),
-    ("of these, +0.3 % seen at the commit in ≥ 99 %", "all"),
-    ("rows above that, and ≤ 0.15 %", "3"),
-    ("of these, +0.5 % seen at the commit in ≥ 99 %", "all"),
-    ("rows ≤ 0.15 % whose creep is found in time in ≥ 95 %", "all"),
-    ("false alerts, clean (95 % bound per 1,000)", "8 (0.072)"),
-    ("false alerts, disturbed", "1 (0.024)"),
-    ("planted levels that were measured within 0.1 %", "38 of 42"),
-)
-"""Written before the recording."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +125,9 @@ def untouched(path: Path | None, found: Figures | None, trials: int) -> str:
     name, driver = facts["gpus"][0].split(", ")[0], facts["gpus"][0].split(", ")[-1]
     counts = " and ".join(map(str, facts["processes"]))
     gpus = f"{len(facts['processes'])} {name} (driver {driver}) of one host at the same time"
-    text = f"`performance/{path.name}`: {facts['at'][:10]}, {gpus}, {counts} processes.\nThe rule was not changed after it. "
-    text += "The predictions were committed before it.\n\n"
+    text = (
+        f"`performance/{path.name}`: {facts['at'][:16]}, {gpus}, {counts} processes.\n{standing(facts['at'], rule_digest())}\n\n"
+    )
     rows = [[what, predicted, value] for (what, predicted), value in zip(PREDICTED, values, strict=True)]
     missed = [line for line in both if line not in quiet[1] and line not in normal[1]]
     named = [f"`{line[1]}` scatters {line[2]} % and saw +{line[3]} % in {line[4]} % (≥ {line[5]} %)" for line in missed]
