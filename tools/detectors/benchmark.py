@@ -43,7 +43,7 @@ LABELS = {
 }
 """What tests/perfalert/test_analyze.py of treeherder expects: seconds since 1970."""
 GRAPHS = "tests/sample_data/artifacts/performance/graphs"
-FACTORS = (3.2, 3.4, 3.6, 3.8, 4.0, 4.4, 5.0)
+FACTORS = (3.2, 3.4, 3.6, 3.8, 4.0, 4.4, 5.0, 6.3, 8.0, 10.0)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -91,7 +91,8 @@ def steps(rows: list[Row], warm: Batch, trials: int) -> Iterator[list[object]]:
     grid = {factor: share_seen(warm, [100 * factor * row.scatter for row in rows], trials) for factor in FACTORS}
     for index, row in enumerate(rows):
         smallest = next((f for f in FACTORS if grid[f][index] >= 0.99 * trials), None)
-        size = f"{100 * smallest * row.scatter:.2f} %" if smallest else "none of the sizes tried"
+        most = f"none: at most {100 * max(grid[f][index] for f in FACTORS) / trials:.1f} % up to +{100 * FACTORS[-1] * row.scatter:.1f} %"
+        size = f"{100 * smallest * row.scatter:.2f} %" if smallest else most
         lower = lower_bound(fixed[index], trials)
         yield [
             row.name, f"{100 * row.scatter:.3f} %", f"+{wanted[index]} %",
