@@ -77,7 +77,10 @@ def unpack(commit: str, root: Path) -> None:
     table = root / "kernel/variants.toml"
     text = table.read_text(encoding="utf-8")
     blocks = re.compile(r'\[\[\w+\.entries\]\]\nsymbol = "(\w+)"\n(?:\w+ = .*\n)*')
-    table.write_text(blocks.sub(lambda m: m[0] if KEPT.search(m[1]) else "", text), encoding="utf-8")
+    text = blocks.sub(lambda m: m[0] if KEPT.search(m[1]) else "", text)
+    empty = re.compile(r"^\[(\w+)\][^\n]*\n", re.MULTILINE)
+    text = empty.sub(lambda m: m[0] if f"[[{m[1]}.entries]]" in text else f"{m[0]}entries = []\n", text)
+    table.write_text(text, encoding="utf-8")
     for header in root.glob("kernel/include/flashcore/*/*variants.h"):
         head, *names = re.split(r"\n    X\((\w+)_variant\)(?: \\)?", header.read_text(encoding="utf-8"))
         kept = [name for name in names[::2] if KEPT.search(name)]
