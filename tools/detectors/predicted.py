@@ -29,7 +29,7 @@ def rule_digest() -> str:
 
 
 def standing(at: str, rule: str) -> str:
-    """Say whether a recording is untouched: it came after the predictions, and the rule is still the one that they were for."""
+    """Say whether a recording came after the predictions, for the same rule."""
     if at <= PREDICTED_AT:
         return "It is older than the predictions below, so it is not untouched."
     if rule != RULE:
