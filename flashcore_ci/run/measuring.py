@@ -31,7 +31,7 @@ def collect_run(request: Request, progress: Progress, suite: Suite | None = None
     request = replace(request, base=(shard.base or None) if shard is not None else None)
     suite = suite or load_suite(request)
     plan = make_plan(suite, request, progress)
-    part = shards.part_of(plan, shard, host.provenance(request)) if shard is not None else None
+    part = shards.part_of(plan, shard, host.commit_of(request)) if shard is not None else None
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)

@@ -11,7 +11,7 @@ from flashcore_ci.bounded import files
 from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import EvidenceError, UsageError
-from flashcore_ci.model.evidence import Provenance, Shard
+from flashcore_ci.model.evidence import Shard
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.plan import shards
@@ -57,7 +57,7 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
     parts = shards.cut(plan, _durations(recorded.read_bundles(request.evidence)), gpus)
     if not parts:
         raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
-    commit = host.provenance(request).commit
+    commit = host.commit_of(request)
     digests = tuple(shards.units_digest(units) for units, _ in parts)
     return tuple(
         ShardFile(
@@ -106,10 +106,10 @@ def read(file: Path) -> ShardFile:
     return shard
 
 
-def part_of(plan: Plan, shard: ShardFile, here: Provenance) -> Part:
+def part_of(plan: Plan, shard: ShardFile, commit: str) -> Part:
     """Return what the shard measures. UsageError if it was cut from another plan or commit."""
-    if shard.commit != here.commit:
-        raise UsageError(f"the shard is of commit {shard.commit[:7]}, and this checkout is at {here.commit[:7]}", fix=FIX)
+    if shard.commit != commit:
+        raise UsageError(f"the shard is of commit {shard.commit[:7]}, and this checkout is at {commit[:7]}", fix=FIX)
     try:
         part = shards.only(plan, shard.units)
     except KeyError as error:

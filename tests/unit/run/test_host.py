@@ -118,3 +118,15 @@ def test_a_shard_knows_what_its_gate_writes(out: str, own: set[str], tmp_path: P
     host.provenance(Request(suite=Path("s"), out=tmp_path / out, environ={}), tmp_path)
     assert {path.relative_to(tmp_path).as_posix() for path in seen[2:]} == own
     assert host.provenance(Request(suite=Path("s"), out=Path("/out"), environ={}), tmp_path).dirty is False
+
+
+@pytest.mark.parametrize(("status", "text", "commit"), [(0, "a" * 40 + "\n", "a" * 40), (0, "", ""), (1, "a" * 40, "")])
+def test_the_commit_of_a_shard_is_one_question_to_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, text: str, commit: str
+) -> None:
+    (tmp_path / "out").write_text(text)
+    answers = [SimpleNamespace(returncode=status, stdout=tmp_path / "out")]
+    monkeypatch.setattr(host.process, "run", lambda argv, **_: answers.pop() if "rev-parse" in argv else None)
+    request = Request(suite=Path("s"), out=tmp_path / "run", environ={})
+    assert host.commit_of(request) == commit
+    assert host.commit_of(replace(request, commit="given")) == "given"
