@@ -123,7 +123,7 @@ for escape in (lambda: os.setsid(), lambda: os.setpgid(0, 0)):
         except OSError:
             pass
         if os.fork() == 0:
-            print(os.getpid(), flush=True)
+            os.write(1, f"{os.getpid()}\\n".encode())  # at once: two processes write
             time.sleep(600)
         os._exit(0)
 time.sleep(600)
@@ -142,6 +142,7 @@ def test_what_a_candidate_started_ends_with_it_without_a_user_of_its_own(job: Jo
         candidate.close()
         candidate._pid = other.pid  # as if the candidate had started them
         candidate.close()
+    assert all(pids)
     assert not any(_is_alive(pid) for pid in pids)
 
 
