@@ -58,7 +58,7 @@ def attempt(steps: tuple[str, ...]) -> Callable[[Path], bool]:
         pids = folder / "pids"
         body = "\n".join(STEPS[step] for step in steps)
         code = f"{LEAVE}\nif os.fork() == 0:\n    exec({body!r})\n    sleeper()\n"
-        code += "while not os.path.exists(sys.argv[1]): time.sleep(0.005)\n"
+        code += "while not (os.path.exists(sys.argv[1]) and os.path.getsize(sys.argv[1])): time.sleep(0.005)\n"
         process.run([sys.executable, "-I", "-S", "-c", code, str(pids)], logs=folder, name="child", timeout=300)
         left = [int(line) for line in pids.read_text().split() if is_alive(int(line))]
         for pid in left:
