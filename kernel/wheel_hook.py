@@ -65,6 +65,7 @@ def collect(built: Path, folder: Path) -> list[Path]:
     for path in paths:
         drop_moved_versions(path)
         check_symbols(path)
+        check_exports(path)
     return paths
 
 
@@ -98,6 +99,20 @@ def check_symbols(path: Path) -> None:
         for number in numbers:
             if family not in LIMITS or tuple(map(int, number.split("."))) > LIMITS[family]:
                 raise ValueError(f"{path.name}: needs {family}_{number}, and {TAG} does not have it. Build on an older Linux")
+
+
+def check_exports(path: Path) -> None:
+    """ValueError unless the library exports C functions of FlashCore alone. The loader gives a process one copy of other symbols."""
+    with path.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        exported = {symbol.name: symbol["st_info"] for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
+    for name, info in exported.items():
+        if not name.startswith("flashcore_") or (info["type"], info["bind"]) != ("STT_FUNC", "STB_GLOBAL"):
+            raise ValueError(
+                f"{path.name}: exports {name}, which two libraries of a process would share. Build it with -fvisibility=hidden"
+            )
+    if not exported:
+        raise ValueError(f"{path.name}: exports no function. Mark those of its C ABI with FLASHCORE_API")
 
 
 def drop_moved_versions(path: Path) -> None:

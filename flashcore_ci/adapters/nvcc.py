@@ -71,6 +71,7 @@ def options_of(options: CompileOptions) -> tuple[str, ...]:
         *("-Xptxas", "-v,-warn-lmem-usage" if level == MOST_OPTIMIZATION else f"-v,-warn-lmem-usage,-O{level}"),
         *("-lineinfo", f"-gencode=arch={virtual},code={options.architecture}", "-Xcompiler", "-fPIC"),
         *(option for is_chosen, option in chosen if is_chosen),
+        *(("-Xcompiler", "-fvisibility=hidden") if options.hidden_symbols else ()),
         *(f"-D{define}" for define in options.defines),
     )
 

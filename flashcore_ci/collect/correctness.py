@@ -16,7 +16,7 @@ from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Finding, Observation
-from flashcore_ci.model.metrics import CASE_METRICS, GROUP_METRICS, METRICS
+from flashcore_ci.model.metrics import CASE_METRICS, METRICS, OPTIONAL_METRICS
 from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Workload
@@ -31,7 +31,6 @@ MAX_SUBJECTS, CPUS_PER_SUBJECT = 4, 8
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 MAX_WITH_CASES, CASES_BYTES = 8, 16 << 30  # processes with test cases, and the GPU memory of each
 PACKAGE = "package"  # the parameter with the package under test: two of one name cannot share a process
-OPTIONAL = GROUP_METRICS | CASE_METRICS
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
@@ -145,7 +144,7 @@ def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
 
 def readings(given: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
     """Return the worker's numbers with their units. NaN and infinity are Missing."""
-    expected = CASE_METRICS if not CASE_METRICS.isdisjoint(given) else frozenset(NAMES) - OPTIONAL
+    expected = CASE_METRICS if not CASE_METRICS.isdisjoint(given) else frozenset(NAMES) - OPTIONAL_METRICS
     wanted = (name for name in NAMES if name in given or name in expected)
     return tuple((name, _reading(name, given)) for name in wanted)
 

@@ -18,6 +18,8 @@ GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic
 """What only a group of GPUs has."""
 CASE_METRICS = frozenset({"cases/passed", "cases/wrong", "cases/refused"})
 """What only test cases of another project have."""
+OPTIONAL_METRICS = GROUP_METRICS | CASE_METRICS | {"error/rms", "error/rms-ratio"}
+"""What evidence may lack."""
 SCATTER = "scatter/primary"
 """Judged on the samples of ``primary_scale``."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -82,6 +84,12 @@ METRICS: dict[str, Metric] = {
     ),
     "error/ratio": Metric(
         kind=Kind.CORRECTNESS, unit="ratio", meaning="the error over twice PyTorch's own", lower_is_better=True
+    ),
+    "error/rms": Metric(
+        kind=Kind.CORRECTNESS, unit="ratio", meaning="the relative RMS error against float64", lower_is_better=True
+    ),
+    "error/rms-ratio": Metric(
+        kind=Kind.CORRECTNESS, unit="ratio", meaning="the RMS error over the reference's own", lower_is_better=True
     ),
     "finite/bad-values": Metric(
         kind=Kind.CORRECTNESS, unit="count", meaning="the number of unwritten, NaN or infinite values", lower_is_better=True

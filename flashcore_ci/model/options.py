@@ -40,6 +40,7 @@ class CompileOptions:
     fused_multiply_add: bool = True
     extended_lambda: bool = False
     relaxed_constexpr: bool = False
+    hidden_symbols: bool = False
     defines: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

@@ -12,6 +12,8 @@ from flashcore_ci.worker.launchers import Launcher
 
 OTHER_SEED = 1_000_003  # far from those of the buffer sets
 MAX_MEAN_ERROR = 0.02
+LARGEST_OWN_ERROR = 2.0**-5
+"""Half of the last bit of E4M3, on average over a binade: what the coarsest type may cost (docs/fp8.md)."""
 
 
 class OutputChangedError(Exception):
@@ -32,11 +34,33 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
         raise OutputChangedError(found)
     if name := pool.redzones.overwritten():
         raise ValueError(f"wrote next to {name}, outside of its memory")
-    if by_reference and far_from(audited.first, pool.subject.reference(tensors.upcast(audited.inputs))):
+    if by_reference and is_far_off(pool.subject, audited.inputs, audited.first):
         raise OutputChangedError("a timed launch, drawn at random, is more than 2 % off the reference")
     tensors.refuse_changed(audited.inputs, pool.subject.inputs(pool.work.params, audited.seed))
     if replays_results(pool, launcher):
         raise OutputChangedError("a launch on other values at the same addresses did not compute their output")
+
+
+def is_far_off(subject: Any, inputs: Any, outputs: Any) -> bool:
+    """Return whether an output is over 2 % off on average, and over twice what the reference's own rounding costs."""
+    exact = subject.reference(tensors.upcast(inputs))
+    if not far_from(outputs, exact):
+        return False
+    low = subject.reference(inputs)
+    return any(
+        not tensors.mean_error(outputs[name], exact[name]) <= allowed_error(tensors.mean_error(low[name], exact[name]))
+        for name in outputs
+    )
+
+
+def allowed_error(own: float) -> float:
+    """Return the largest mean error of a launch whose reference, in the inputs' type, is ``own`` off on the same inputs.
+
+    The factor is that of ``error-ratio``. A reference cannot allow more than the coarsest type costs, or anything if it overflows.
+    """
+    if not math.isfinite(own):
+        return MAX_MEAN_ERROR
+    return max(MAX_MEAN_ERROR, tensors.ALLOWED_TIMES * min(own, LARGEST_OWN_ERROR))
 
 
 def far_from(outputs: Any, reference: Any) -> bool:

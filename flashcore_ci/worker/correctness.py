@@ -17,7 +17,6 @@ from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
-ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
@@ -35,12 +34,10 @@ class OutputAccuracy:
     @property
     def ratio(self) -> float:
         """The error over 2 x PyTorch's error + allowance: at most 1 passes."""
-        allowed = ALLOWED_TIMES * self.pytorch + self.allowance
+        allowed = tensors.ALLOWED_TIMES * self.pytorch + self.allowance
         if math.isinf(allowed):  # PyTorch overflowed, which must not allow any error
             return math.nan
-        if allowed == 0:
-            return 0.0 if self.worst.value == 0 else float("inf") * self.worst.value
-        return self.worst.value / allowed
+        return tensors.divide(self.worst.value, allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +163,7 @@ def _compare(
     name = max(differences, key=lambda name: _rank_nan_first(differences[name].value))
     error = max(errors, key=lambda error: _rank_nan_first(error.ratio))
     worst = differences[name]
-    readings |= {"diff/max": worst.value, "error/ratio": error.ratio}
+    readings |= {"diff/max": worst.value, "error/ratio": error.ratio, **_rms_errors(first, low, exact)}
     return {
         "readings": {metric: json_number(value) for metric, value in readings.items()},
         "histograms": _histograms(first, low, exact),
@@ -176,6 +173,14 @@ def _compare(
             f"PyTorch's largest error for this output: {error.pytorch:.3g}; allowance {error.allowance:.3g}",
         ],
     }
+
+
+def _rms_errors(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, float]:
+    """Return the worst output's RMS error, relative to float64 and to the reference's own error."""
+    errors = [(tensors.rms_error(first[name], exact[name]), tensors.rms_error(low[name], exact[name])) for name in first]
+    ratios = (math.nan if math.isinf(own) else tensors.divide(error, own) for error, own in errors)
+    worst, ratio = (max(values, key=_rank_nan_first) for values in ((error for error, _ in errors), ratios))
+    return {"error/rms": worst, "error/rms-ratio": ratio}
 
 
 def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 PART = 1 << 26  # elements
 SHIFT = 0.3
+ALLOWED_TIMES = 2.0
+"""What a kernel's error may be, times that of PyTorch in the inputs' type."""
 SMALLEST, POWERS = -40, 48  # errors are counted by powers of two from 2^-40 to 2^8
 
 # Bit patterns by element size in bytes: NaNs in every IEEE format of that size, which arithmetic does not produce.
@@ -109,6 +111,20 @@ def mean_error(outputs: Any, reference: Any) -> float:
         wrong = wrong + (x - y).abs().masked_fill(x == y, 0.0).sum()
         size = size + y.abs().masked_fill(~y.isfinite(), 0.0).sum()
     return float(wrong) / float(size) if float(size) else float(wrong)
+
+
+def rms_error(outputs: Any, reference: Any) -> float:
+    """Return the root of the sum of squared errors over that of the reference. NaN stays NaN."""
+    wrong = size = 0.0
+    for _, x, y in _parts(outputs, reference):
+        wrong += float((x - y).square().masked_fill(x == y, 0.0).sum())
+        size += float(y.square().masked_fill(~y.isfinite(), 0.0).sum())
+    return divide(math.sqrt(wrong), math.sqrt(size))
+
+
+def divide(error: float, allowed: float) -> float:
+    """Return the quotient: of nothing allowed 0, or infinity if there is an error. NaN stays NaN."""
+    return error / allowed if allowed else 0.0 if error == 0 else math.inf * error
 
 
 def error_histogram(first: Any, second: Any) -> dict[str, Any]:

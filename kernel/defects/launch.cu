@@ -26,7 +26,8 @@ constexpr Named kDefects[] = {FLASHCORE_EACH_DEFECT(FLASHCORE_ROW)};
 }  // namespace
 
 // Returns a cudaError_t. An unknown name gives cudaErrorInvalidValue.
-extern "C" int flashcore_defect_launch(const char* name, const float* x, const float* y, float* out, const float* scratch,
+extern "C" __attribute__((visibility("default"))) int
+flashcore_defect_launch(const char* name, const float* x, const float* y, float* out, const float* scratch,
                                        int64_t n, float a, void* stream) {
   const flashcore::defects::Problem problem{x, y, out, scratch, n, a, static_cast<uint32_t>(getpid())};
   for (const Named& defect : kDefects) {

@@ -110,15 +110,20 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     """Write the headers of the operation's variants, so that the launcher knows this one only."""
     operation = _get_operation(entry)
     if operation == "e4m3":
-        lists = (("E4M3", symbol, "e4m3"), ("E4M3_TRANSPOSE", f"{symbol}_helper", "e4m3_transpose"))
+        kind = "E4M3_BLOCK" if "_block_" in entry else "E4M3" if "_d128_" in entry else "E4M3_SHARED"  # kernel/variants.toml
+        chosen = {kind: symbol, "E4M3_TRANSPOSE": f"{symbol}_helper"}
+        names = ("E4M3", "E4M3_SHARED", "E4M3_BLOCK", "E4M3_TRANSPOSE")
+        lists = {name: f" X({chosen[name]}_variant)" if name in chosen else "" for name in names}
         return {
-            f"include/flashcore/attention/{header}_variants.h": f"#pragma once\n#define FLASHCORE_{macro}_VARIANTS(X) X({name}_variant)\n"
-            for macro, name, header in lists
+            f"include/flashcore/attention/{name.lower()}_variants.h": f"#pragma once\n#define FLASHCORE_{name}_VARIANTS(X){text}\n"
+            for name, text in lists.items()
         }
-    kinds = ("", "local_", *(("fp8_", "ragged_") if operation == "decode" else ()))
+    kinds = ("", "local_", *(("fp8_", "ragged_", "gather_") if operation == "decode" else ()))
     macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
     is_local = "_local_" in entry or "_cap_" in entry
     kind = "local_" if is_local else "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    if "_gather_" in entry:
+        kind = "gather_"
     chosen = f"{operation}/{kind}variants.h"
     variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {

@@ -13,6 +13,7 @@ from flashcore._library import LibraryError, load
 
 if TYPE_CHECKING:
     from flashcore._attention import attention
+    from flashcore._blocks import quantise_e4m3
     from flashcore._decode import decode
     from flashcore._decode_varlen import decode_varlen
     from flashcore._e4m3 import attention_e4m3, transpose_values
@@ -32,6 +33,7 @@ __all__ = [
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "load",
+    "quantise_e4m3",
     "stream_axpy",
     "transpose_values",
 ]
@@ -45,6 +47,7 @@ _MODULES = {
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",
     "flash_attn_with_kvcache": "_kvcache",
+    "quantise_e4m3": "_blocks",
     "stream_axpy": "_stream",
     "transpose_values": "_e4m3",
 }

@@ -6,14 +6,13 @@ The head dimension must be contiguous, and every other stride a multiple of 16 b
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from flashcore._launch import Entry, Launch, Tensors, to_words
-from flashcore._local import Limits, Structure, describe, make_limits
+from flashcore._launch import Entry, Launch, Tensors, make_launch
+from flashcore._local import Structure, make_limits, set_limits
 from flashcore._tensors import (
     DTYPES,
     Operand,
@@ -21,10 +20,11 @@ from flashcore._tensors import (
     check_distinct,
     check_exactly,
     check_like_query,
+    check_rank,
     get_ordinal,
+    get_scale,
     get_strides,
     make_operand,
-    to_float,
     to_int,
 )
 
@@ -127,7 +127,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
         max_ctas=to_int(max_ctas, "max_ctas"),
-        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
+        scale=get_scale(scale, head_dim),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
@@ -139,17 +139,8 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         v=make_operand(v.stride(), *LAYOUTS[layout]),
         out=make_operand(get_strides(out, q.shape), *LAYOUTS[layout]),
     )
-    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=(sq, sk))
-    for name, value in described.items():
-        setattr(arguments, name, value)
-    return Launch(
-        words=to_words(arguments),
-        device=get_ordinal(q),
-        workspace_bytes=TILE_COUNTER_BYTES,
-        like_query=q.is_contiguous(),
-        out=tuple(q.shape),
-        lse=(batch, heads, sq),
-    )
+    set_limits(arguments, q, limits, (sinks, loaded), causal=causal, longest=(sq, sk))
+    return make_launch(arguments, q, (batch, heads, sq), workspace_bytes=TILE_COUNTER_BYTES)
 
 
 _ENTRY = Entry(
@@ -166,8 +157,7 @@ def _get_shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, 
     """Return (batch, sequence, heads, head dimension) in either layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {layout!r}")
-    if tensor.dim() != RANK:
-        raise ValueError(f"{name}: must have {RANK} dimensions ({layout}), has {tensor.dim()}")
+    check_rank(tensor, RANK, name, f"({layout})")
     batch, sequence, heads = (tensor.shape[position] for position in LAYOUTS[layout])
     return batch, sequence, heads, tensor.shape[3]
 

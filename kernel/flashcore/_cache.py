@@ -8,7 +8,7 @@ import torch
 
 from flashcore._append import append
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZES, launch_decode
+from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, is_gathered, launch_decode
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
@@ -47,7 +47,7 @@ def attend_to_cache(
     q, k_cache, v_cache, k, v = tensors
     try:
         _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
+        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_packing(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if not is_prefill and cu_seqlens_q is None and new_starts is None and padding is None:
@@ -57,7 +57,10 @@ def attend_to_cache(
         if factor is not None:
             raise NotImplementedError(f"{name}: FlashCore takes it only over a cache of E4M3, with {_DECODE}. Pass None")
     if k_cache.dtype in FP8_STORAGE:
-        raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
+        raise NotImplementedError(
+            f"k_cache: a cache of E4M3 needs {_DECODE}, and pages of a power of two of keys from 16 on. q has shape {tuple(q.shape)}, "
+            f"k_cache {tuple(k_cache.shape)}"
+        )
     result = _prefill(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, new_starts=new_starts, padding=padding, results=(out, lse),
@@ -100,6 +103,7 @@ def _prefill(
         lengths = _append_rows((q, k_cache, v_cache, k, v), lengths, page_table, cu_seqlens_q, new_starts)
         k = v = None
     if padding is not None:
+        options["longest"] = q.shape[1] if cu_seqlens_q is None else max_seqlen_q
         return _attend_behind_padding((q, k_cache, v_cache), lengths, padding, page_table, cu_seqlens_q, **options)
     if is_packed:
         return _attend_to_pages((q, k_cache, v_cache), lengths, page_table, cu_seqlens_q, max_seqlen_q, **options)
@@ -128,6 +132,7 @@ def _attend_behind_padding(
     capacity = tensors[1].shape[1] * (1 if page_table is None else page_table.shape[1])
     if not isinstance(lengths, torch.Tensor):
         lengths = torch.full_like(padding, capacity if lengths is None else to_int(lengths, "cache_seqlens"))
+    options["attend_to_pages"] = _attend_to_packed
     return attend_behind_padding(tensors, lengths.clamp(max=capacity), padding, page_table, starts, **options)
 
 
@@ -161,8 +166,9 @@ def _check_before_append(q: torch.Tensor, caches: Tensors, cu_seqlens_q: torch.T
     return q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
 
 
-def _needs_prefill(k_cache: torch.Tensor, page_table: torch.Tensor | None) -> bool:
-    return page_table is not None and k_cache.shape[1] not in PAGE_SIZES
+def _needs_packing(k_cache: torch.Tensor, page_table: torch.Tensor | None) -> bool:
+    """Return whether decode reads these pages only for packed queries."""
+    return page_table is not None and is_gathered(k_cache.shape[1])
 
 
 def _attend_to_pages(

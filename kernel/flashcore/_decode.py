@@ -6,7 +6,6 @@ Strides are as in ``attention``. Cache content past a sequence's length is never
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +14,21 @@ import torch
 
 from flashcore import _library
 from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type
-from flashcore._launch import Entry, Launch, Tensors, to_words
-from flashcore._local import Limits, Structure, describe, make_limits
+from flashcore._launch import MISSING, Entry, Launch, Tensors, make_launch
+from flashcore._local import NO_LIMITS, Structure, make_limits, set_limits
 from flashcore._tensors import (
     Operand,
     Result,
+    check_columns,
     check_device,
     check_distinct,
     check_exactly,
+    check_rank,
     check_table,
     get_ordinal,
+    get_scale,
     get_strides,
     make_operand,
-    to_float,
     to_int,
 )
 
@@ -35,7 +36,8 @@ RANK = 4
 MAX_QUERIES = 16
 HEAD_DIMS = (64, 128, 256)
 MAX_INT32 = 2**31 - 1
-PAGE_SIZES = (16, 64, 128, 256)
+MIN_TMA_PAGE = 16
+"""Fewer keys, and numbers that are not a power of two, are copied key by key."""
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
 """The default of ``check``."""
 
@@ -169,6 +171,13 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
     return result
 
 
+def repeat_decode(tensors: Tensors, causal: Any, scale: Any, splits: Any, return_lse: bool) -> Any:
+    """Repeat a launch of ``launch_decode`` with other addresses, or return MISSING. Most calls of a server are of this kind."""
+    if type(tensors[_LENGTHS]) is int or (tensors[3] is not None and tensors[_LENGTHS] is None):
+        return MISSING
+    return _ENTRY(tensors, ((causal, scale, splits, False, 0, CHECK, NO_LIMITS), None), return_lse=return_lse, repeat=True)
+
+
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
     q, k, v, k_new, v_new, out, _, page_table, *scales, sinks, loaded, _ = tensors
@@ -190,7 +199,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         max_ctas=to_int(max_ctas, "max_ctas"),
         check=bool(check),
         page_size=0 if page_table is None else rows,
-        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
+        scale=get_scale(scale, head_dim),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
@@ -211,19 +220,15 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
             setattr(arguments, f"{name}_scale_{kind}_stride", stride)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
-    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=(sq, arguments.capacity))
-    for name, value in described.items():
-        setattr(arguments, name, value)
+    set_limits(arguments, q, limits, (sinks, loaded), causal=causal, longest=(sq, arguments.capacity))
+    set_workspace_bytes(arguments)
+    return make_launch(arguments, q, (batch, heads, sq), workspace_bytes=arguments.workspace_bytes)
+
+
+def set_workspace_bytes(arguments: Arguments) -> None:
+    """Ask the library."""
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
-    return Launch(
-        words=to_words(arguments),
-        device=get_ordinal(q),
-        workspace_bytes=arguments.workspace_bytes,
-        like_query=q.is_contiguous(),
-        out=tuple(q.shape),
-        lse=(batch, heads, sq),
-    )
 
 
 _ENTRY = Entry(
@@ -244,8 +249,10 @@ def _check_tensors(tensors: Tensors) -> int:
         )
     if (k_new is None) != (v_new is None):
         raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing. Pass both new keys and new values")
-    if page_table is not None and rows not in PAGE_SIZES:
-        raise ValueError(f"k: the page size must be one of {', '.join(map(str, PAGE_SIZES))}, is {rows}")
+    if page_table is not None and is_gathered(rows):
+        raise ValueError(
+            f"k: pages must hold a power of two of keys from {MIN_TMA_PAGE} on, unless queries are packed, hold {rows}"
+        )
     new = 0 if k_new is None else _get_shape(k_new, "k_new")[1]
     cache, like_new = (batch if page_table is None else outer, rows, kv_heads, head_dim), (batch, new, kv_heads, head_dim)
     for name, tensor, shape, is_written in (
@@ -264,17 +271,20 @@ def _check_tensors(tensors: Tensors) -> int:
     return new
 
 
+def is_gathered(page: int) -> bool:
+    """Return whether decode copies the keys of such pages one by one."""
+    return page < MIN_TMA_PAGE or page & (page - 1) != 0
+
+
 def _get_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
-    if tensor.dim() != RANK:
-        raise ValueError(f"{name}: must have {RANK} dimensions, has {tensor.dim()}")
+    check_rank(tensor, RANK, name)
     return tuple(tensor.shape)
 
 
 def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
     check_device(tensor, tensors[0], name)
     check_type(tensors, name, tensor)
-    if tensor.numel() and tensor.stride(-1) != 1:
-        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
+    check_columns(tensor, name)
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
     if is_written:

@@ -6,34 +6,33 @@ The device reads the lengths, so a captured launch can be replayed with others.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from flashcore import _library
-from flashcore._decode import HEAD_DIMS, MAX_QUERIES, Arguments
-from flashcore._launch import Entry, Launch, Tensors, to_words
-from flashcore._local import Limits, describe, make_limits
+from flashcore._decode import HEAD_DIMS, MAX_QUERIES, Arguments, set_workspace_bytes
+from flashcore._launch import Entry, Launch, Tensors, make_launch
+from flashcore._local import make_limits, set_limits
 from flashcore._tensors import (
     DTYPES,
     Result,
     check_distinct,
     check_exactly,
+    check_lengths,
     check_like_query,
+    check_rank,
     check_table,
     get_ordinal,
+    get_scale,
     get_strides,
     make_operand,
-    to_float,
     to_int,
 )
 
 RANK = 3
 CACHE_RANK = 4
 ROWS, HEADS = 0, 1  # dimensions of the query
-MIN_PAGE = 16
 MAX_ROWS = {64: 128, 128: 128, 256: 64}
 """Most query rows of a KV head, by head dimension: 16 for each consumer warp (kernel/variants.toml)."""
 
@@ -64,8 +63,7 @@ def decode_varlen(
 
     ``q`` is (all queries, heads, d). Sequence i has rows ``cu_seqlens_q[i]`` to ``cu_seqlens_q[i + 1]``, or the first ``seqused_q[i]`` of
     them, int32 on the device. Rows of other sequences keep their content. ``k``, ``v``, ``lengths`` and ``page_table`` are those of ``decode``.
-    Pages hold any power of two of at least 16 keys. ``max_queries`` times the heads per KV head is at most 128, for d = 256 at most 64. The
-    log-sum-exp is (heads, all queries).
+    Pages may hold any number of keys. ``max_queries`` times the heads per KV head is at most 128, for d = 256 at most 64. The log-sum-exp is (heads, all queries).
     """
     scales = (None, None, None)
     tensors = (q, k, v, None, None, out, cu_seqlens_q, seqused_q, lengths, page_table, *scales, sinks, loaded_tiles, lse)
@@ -77,7 +75,7 @@ def decode_varlen(
 
 def count_short_queries(heads: int, kv_heads: int, head_dim: int, page: int) -> int:
     """Return the largest ``max_queries`` for this shape, 0 if ``decode_varlen`` cannot serve it."""
-    if head_dim not in MAX_ROWS or page < MIN_PAGE or page & (page - 1) or not kv_heads or not heads or heads % kv_heads:
+    if head_dim not in MAX_ROWS or page < 1 or not kv_heads or not heads or heads % kv_heads:
         return 0
     return min(MAX_QUERIES, MAX_ROWS[head_dim] * kv_heads // heads)
 
@@ -97,7 +95,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         new_dtype=DTYPES[q.dtype],
         max_ctas=to_int(max_ctas, "max_ctas"),
         page_size=0 if page_table is None else page,
-        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
+        scale=get_scale(scale, head_dim),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
@@ -114,19 +112,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         table_stride=0 if page_table is None else page_table.stride(0),
     )
     longest = (arguments.sq, page * (1 if page_table is None else page_table.shape[1]))
-    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=longest)
-    for name, value in described.items():
-        setattr(arguments, name, value)
-    size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
-    arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
-    return Launch(
-        words=to_words(arguments),
-        device=get_ordinal(q),
-        workspace_bytes=arguments.workspace_bytes,
-        like_query=q.is_contiguous(),
-        out=tuple(q.shape),
-        lse=(heads, rows),
-    )
+    set_limits(arguments, q, limits, (sinks, loaded), causal=causal, longest=longest)
+    set_workspace_bytes(arguments)
+    return make_launch(arguments, q, (heads, rows), workspace_bytes=arguments.workspace_bytes)
 
 
 _ENTRY = Entry(
@@ -139,7 +127,8 @@ def _check_tensors(tensors: Tensors) -> int:
     """Return the number of sequences. ValueError unless all tensors fit together."""
     q, k, v, _, _, out, *lengths, page_table, _, _, _, _, _, lse = tensors
     _check_rows(q, k, v, out)
-    batch = _check_lengths(q, lengths)
+    starts, used, keys = lengths
+    batch = check_lengths(q, starts, {"seqused_q": (used, 0), "lengths": (keys, 0)})
     if page_table is not None:
         check_table(page_table, q, batch)
     elif k.shape[0] != batch:
@@ -156,22 +145,10 @@ def _check_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Te
         if tensor is None:
             continue
         check_like_query(tensor, q, name)
-        if tensor.dim() != rank:
-            raise ValueError(f"{name}: must have {rank} dimensions, has {tensor.dim()}")
+        check_rank(tensor, rank, name)
     head_dim = q.shape[-1]
     if not q.shape[ROWS] or head_dim not in HEAD_DIMS:
         raise ValueError(f"q: must be (at least 1 row, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}")
     for name, tensor, shape in (("k", k, (*k.shape[:-1], head_dim)), ("v", v, k.shape), ("out", out, q.shape)):
         if tensor is not None and tuple(tensor.shape) != tuple(shape):
             raise ValueError(f"{name}: must have shape {tuple(shape)}, is {tuple(tensor.shape)}")
-
-
-def _check_lengths(q: torch.Tensor, lengths: Sequence[torch.Tensor | None]) -> int:
-    starts = lengths[0]
-    if starts is None or starts.dim() != 1 or not starts.numel():
-        raise ValueError(f"cu_seqlens_q: must have shape (batch + 1,), is {None if starts is None else tuple(starts.shape)}")
-    batch = starts.numel() - 1
-    for name, tensor, count in zip(("cu_seqlens_q", "seqused_q", "lengths"), lengths, (batch + 1, batch, batch), strict=True):
-        if tensor is not None:
-            check_exactly(tensor, q, name, torch.int32, (count,))
-    return batch

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from typing import Any
 
 import torch
 
 from flashcore import _library
+from flashcore._blocks import HEAD_DIMS, ROWS, is_columns, permute_columns
 from flashcore._fp8 import BYTE, FP8_STORAGE, check_scale
-from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._launch import Entry, Launch, Tensors, make_launch
 from flashcore._tensors import (
     DTYPES,
     Operand,
@@ -18,15 +18,17 @@ from flashcore._tensors import (
     check_device,
     check_distinct,
     check_exactly,
+    check_rank,
+    check_rows,
     current_stream,
     get_ordinal,
+    get_scale,
     get_strides,
     make_operand,
-    to_float,
     to_int,
 )
 
-RANK, HEAD_DIM, BLOCK = 4, 128, 128
+RANK, BLOCK = 4, 128
 COUNTER_BYTES = 128  # at the beginning of the workspace
 CODES = {**DTYPES, BYTE: 2}
 _SCALES = tuple(f"{name}_scale_{kind}_stride" for name in "qkv" for kind in ("batch", "head"))
@@ -48,6 +50,9 @@ class Arguments(ctypes.Structure):
         ("workspace_bytes", ctypes.c_int64),
         ("stream", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in _SCALES),
+        *((f"{name}_scale_block_stride", ctypes.c_int64) for name in "qkv"),
+        ("block_scales", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     ]
 
 
@@ -85,21 +90,30 @@ def attention_e4m3(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
 ) -> Result:
-    """Compute ``attention`` of E4M3 tensors (float8_e4m3fn, or the same bytes as uint8), d = 128. The output is bfloat16.
+    """Compute ``attention`` of E4M3 tensors (float8_e4m3fn, or the same bytes as uint8), d = 64, 128 or 256. The output is bfloat16.
 
-    ``q_scale``, ``k_scale`` and ``v_scale`` are factors of the tensors, float32 (batch, kv heads) with any strides. None: 1. With
-    ``transposed`` the values are the result of ``transpose_values``. The rest is as in ``attention``.
+    ``q_scale``, ``k_scale`` and ``v_scale`` are factors of the tensors, float32 (batch, kv heads) with any strides. None: 1. They may have one for
+    each block: (batch, heads, blocks of 64 queries) and (batch, kv heads, blocks of 128 keys). With ``transposed`` the values are the result of
+    ``transpose_values``. Values in columns, whose keys are neighbours, are not transposed again. Other head dimensions below 256 are filled with
+    zeros, in copies. The rest is as in ``attention``.
     """
     q, k, v = (tensor.view(BYTE) if getattr(tensor, "dtype", None) in FP8_STORAGE else tensor for tensor in (q, k, v))
+    if not transposed and _needs_filling(q, k, v):
+        return _attend_filled(
+            (q, k, v), (out, lse), scale, causal=causal, return_lse=return_lse, max_ctas=max_ctas, q_scale=q_scale, k_scale=k_scale,
+            v_scale=v_scale,
+        )  # fmt: skip
     if out is None and isinstance(q, torch.Tensor):
         out = torch.empty(q.shape, dtype=torch.bfloat16, device=q.device)
+    if not transposed and isinstance(v, torch.Tensor) and v.dtype is BYTE and is_columns(v):
+        v, transposed = _permute(v), True
     tensors = (q, k, v, out, q_scale, k_scale, v_scale, lse)
     result: Result = _ENTRY(tensors, (causal, scale, transposed, max_ctas), return_lse=return_lse)
     return result
 
 
 def transpose_values(v: torch.Tensor, v_scale: torch.Tensor | None = None) -> torch.Tensor:
-    """Return values for ``attention_e4m3(transposed=True)``: E4M3 (batch, kv heads, 128, keys rounded up to 128), permuted.
+    """Return values for ``attention_e4m3(transposed=True)``: E4M3 (batch, kv heads, d, keys rounded up to 128), permuted.
 
     Float16 and bfloat16 are divided by ``v_scale``, clamped to 448 and rounded to the nearest. E4M3 keeps its bits.
     """
@@ -107,11 +121,14 @@ def transpose_values(v: torch.Tensor, v_scale: torch.Tensor | None = None) -> to
         v = v.view(BYTE)
     if v.dtype not in CODES:
         raise ValueError(f"v: must be float16, bfloat16 or E4M3, is {v.dtype}")
-    _check_rows(v, v, "v", v.shape)
+    if v.dtype is BYTE and is_columns(v):
+        return _permute(v).view(torch.float8_e4m3fn)
+    check_rank(v, RANK, "v")
+    check_rows(v, v, "v", v.shape)
     batch, keys, kv_heads, head_dim = v.shape
     if v_scale is not None:
         check_scale(v_scale, v, "v_scale", (batch, kv_heads))
-    values = torch.empty((batch, kv_heads, HEAD_DIM, _round_up(keys)), dtype=BYTE, device=v.device)
+    values = torch.empty((batch, kv_heads, head_dim, _round_up(keys)), dtype=BYTE, device=v.device)
     arguments = TransposeArguments(
         size=ctypes.sizeof(TransposeArguments),
         device=get_ordinal(v),
@@ -135,6 +152,30 @@ def transpose_values(v: torch.Tensor, v_scale: torch.Tensor | None = None) -> to
     return values.view(torch.float8_e4m3fn)
 
 
+def _needs_filling(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Return whether all have the same head dimension below 256, and no kernel has it. What is wrong otherwise, the kernel names."""
+    if any(not isinstance(x, torch.Tensor) or x.dtype is not BYTE or x.dim() != RANK for x in (q, k, v)):
+        return False
+    head_dim = q.shape[-1]
+    return 0 < head_dim < max(HEAD_DIMS) and head_dim not in HEAD_DIMS and {k.shape[-1], v.shape[-1]} == {head_dim}
+
+
+def _attend_filled(tensors: Tensors, results: Tensors, scale: float | None, **options: Any) -> Result:
+    head_dim = tensors[0].shape[-1]
+    missing = min(size for size in HEAD_DIMS if size > head_dim) - head_dim
+    q, k, v = (torch.nn.functional.pad(x, (0, missing)).contiguous() for x in tensors)
+    scale = get_scale(scale, head_dim)
+    result = attention_e4m3(q, k, v, scale=scale, lse=results[1], **options)
+    out, *rest = result if isinstance(result, tuple) else (result,)
+    out = out[..., :head_dim].contiguous() if results[0] is None else results[0].copy_(out[..., :head_dim])
+    return (out, rest[0]) if rest else out
+
+
+def _permute(v: torch.Tensor) -> torch.Tensor:
+    check_device(v, v, "v")
+    return permute_columns(v)
+
+
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, *scales, lse = tensors
@@ -143,15 +184,17 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         if tensor.dtype is not BYTE:
             raise ValueError(f"{name}: must be E4M3 (float8_e4m3fn or uint8), is {tensor.dtype}")
         check_device(tensor, q, name)
-    _check_rows(q, q, "q", q.shape)
-    (batch, sq, heads, head_dim), (_, sk, kv_heads, _) = q.shape, _check_rows(k, q, "k", (q.shape[0], *k.shape[1:3], q.shape[3]))
-    values = (batch, kv_heads, HEAD_DIM, _round_up(sk)) if transposed else tuple(k.shape)
-    _check_rows(v, q, "v", values)
+    check_rank(q, RANK, "q")
+    check_rows(q, q, "q", q.shape)
+    check_rows(k, q, "k", (q.shape[0], *k.shape[1:3], q.shape[3]))
+    (batch, sq, heads, head_dim), (_, sk, kv_heads, _) = q.shape, k.shape
+    values = (batch, kv_heads, head_dim, _round_up(sk)) if transposed else tuple(k.shape)
+    check_rows(v, q, "v", values)
     if transposed and not v.is_contiguous():
         raise ValueError("v: transposed values must be contiguous, as transpose_values returns them")
     if out.dtype != torch.bfloat16:
         raise ValueError(f"out: must be bfloat16, is {out.dtype}")
-    _check_rows(out, q, "out", tuple(q.shape))
+    check_rows(out, q, "out", tuple(q.shape))
     check_distinct(out, "out")
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
@@ -160,7 +203,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         device=get_ordinal(q),
         causal=bool(causal),
         max_ctas=to_int(max_ctas, "max_ctas"),
-        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
+        scale=get_scale(scale, head_dim),
         transposed=bool(transposed),
         batch=batch,
         heads=heads,
@@ -172,22 +215,19 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         k=make_operand(k.stride()),
         v=make_operand(v.stride()),
         out=make_operand(get_strides(out, q.shape)),
-        workspace_bytes=COUNTER_BYTES + (0 if transposed else batch * kv_heads * HEAD_DIM * _round_up(sk)),
+        workspace_bytes=COUNTER_BYTES + (0 if transposed else batch * kv_heads * head_dim * _round_up(sk)),
     )
     for name, factor in zip("qkv", scales, strict=True):
         if factor is None:
             continue
-        check_scale(factor, q, f"{name}_scale", (batch, kv_heads))
-        for kind, stride in zip(("batch", "head"), factor.stride(), strict=True):
+        shape: tuple[int, ...] = (batch, kv_heads)
+        if factor.dim() > len(shape):
+            shape = (batch, heads if name == "q" else kv_heads, -(-(sq if name == "q" else sk) // ROWS[name]))
+            arguments.block_scales |= 1 << "qkv".index(name)
+        check_scale(factor, q, f"{name}_scale", shape)
+        for kind, stride in zip(("batch", "head", "block"), factor.stride(), strict=False):
             setattr(arguments, f"{name}_scale_{kind}_stride", stride)
-    return Launch(
-        words=to_words(arguments),
-        device=get_ordinal(q),
-        workspace_bytes=arguments.workspace_bytes,
-        like_query=False,
-        out=tuple(q.shape),
-        lse=(batch, heads, sq),
-    )
+    return make_launch(arguments, q, (batch, heads, sq), workspace_bytes=arguments.workspace_bytes, like_query=False)
 
 
 _ENTRY = Entry(
@@ -198,15 +238,3 @@ _ENTRY = Entry(
 
 def _round_up(keys: int) -> int:
     return -(-keys // BLOCK) * BLOCK
-
-
-def _check_rows(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """ValueError unless it has this shape, four dimensions, and contiguous columns on the query's device. Return its shape."""
-    check_device(tensor, query, name)
-    if tensor.dim() != RANK:
-        raise ValueError(f"{name}: must have {RANK} dimensions, has {tensor.dim()}")
-    if tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"{name}: must have shape {tuple(shape)}, is {tuple(tensor.shape)}")
-    if tensor.numel() and tensor.stride(-1) != 1:
-        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
-    return tuple(tensor.shape)

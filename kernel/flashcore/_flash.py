@@ -45,7 +45,7 @@ def flash_attn_func(
 ) -> Result:
     """Compute ``attention`` with FlashAttention-3's signature.
 
-    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp. E4M3 with d = 128 gives bfloat16.
+    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp. E4M3 with d = 64, 128 or 256 gives bfloat16.
     """
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     if getattr(q, "dtype", None) is torch.float8_e4m3fn:

@@ -53,7 +53,7 @@ def check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
         check_scale(scale, q, name, shape)
 
 
-def check_scale(scale: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int]) -> None:
+def check_scale(scale: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
     """ValueError unless it is float32 of this shape on the query's device."""
     check_device(scale, query, name)
     if scale.dtype != torch.float32 or tuple(scale.shape) != shape:

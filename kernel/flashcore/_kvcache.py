@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from flashcore._cache import attend_to_cache
+from flashcore._decode import repeat_decode
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale, to_window
+from flashcore._launch import MISSING
 from flashcore._local import make_local
 from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
@@ -56,6 +58,15 @@ def flash_attn_with_kvcache(
     have turned ``q`` and ``k``. More than 16 queries, other head dimensions, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
     The result is the output, or (output, log-sum-exp).
     """
+    if (
+        rotary_cos is None and rotary_sin is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None
+        and cu_seqlens_k_new is None and qv is None and sinks is None and type(window_size) is tuple and window_size == NO_WINDOW
+        and not (attention_chunk or softcap or sm_margin) and not torch.compiler.is_compiling()
+    ):  # fmt: skip
+        tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, q_descale, k_descale, v_descale, None, None, None)
+        result = repeat_decode(tensors, causal, softmax_scale, num_splits, return_softmax_lse)
+        if result is not MISSING:
+            return result
     values = (qv,)
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)

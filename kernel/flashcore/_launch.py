@@ -11,12 +11,12 @@ import ctypes
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from flashcore import _library
-from flashcore._tensors import current_stream, get_workspace
+from flashcore._tensors import current_stream, get_ordinal, get_workspace
 
 WORD = 8  # bytes: every address in an argument structure is aligned to it
 OPERAND_WORDS = 4  # an address and three strides
@@ -25,6 +25,8 @@ MAX_WORDS_PER_TENSOR = 10  # its address, its kind, and the sizes and strides of
 MAX_LAUNCHES = 4096  # that each entry function keeps
 
 Tensors = tuple[Any, ...]  # torch.Tensor or None
+MISSING = object()
+"""The result of a call that may only repeat a launch, where no earlier call was like it."""
 
 
 class Reader(ctypes.Structure):
@@ -78,6 +80,25 @@ class Launch:
     lse: tuple[int, ...]  # shape
 
 
+def make_launch(
+    arguments: ctypes.Structure,
+    query: torch.Tensor,
+    lse: tuple[int, ...],
+    *,
+    workspace_bytes: int,
+    like_query: bool | None = None,
+) -> Launch:
+    """Store the arguments of a launch whose output has the query's shape. ``like_query``: by default, if the query is contiguous."""
+    return Launch(
+        words=to_words(arguments),
+        device=get_ordinal(query),
+        workspace_bytes=workspace_bytes,
+        like_query=query.is_contiguous() if like_query is None else like_query,
+        out=tuple(query.shape),
+        lse=lse,
+    )
+
+
 class Recorder(threading.local):
     """The launches of this thread, while an operator collects them."""
 
@@ -90,12 +111,11 @@ recorder = Recorder()
 class Launches(dict[Hashable, Launch]):
     """Launches by their keys. Emptied when full, so that old shapes do not stay."""
 
-    def keep(self, key: Hashable, launch: Launch) -> Launch:
-        """Store the launch and return it."""
+    def keep(self, key: Hashable, launch: Launch) -> None:
+        """Store the launch."""
         if len(self) >= MAX_LAUNCHES:
             self.clear()
         self[key] = launch
-        return launch
 
 
 class Entry:
@@ -130,22 +150,21 @@ class Entry:
         self.reader_address = ctypes.addressof(self.reader)
         self.launches = Launches()
 
-    def __call__(self, tensors: Tensors, options: Hashable, *, return_lse: bool) -> Any:
-        """Launch on the current stream of the query's device."""
+    def __call__(self, tensors: Tensors, options: Hashable, *, return_lse: bool, repeat: bool = False) -> Any:
+        """Launch on the current stream of the query's device. ``repeat``: as an earlier call, or else return MISSING."""
         library = _library.get_library(self.operation)
         words, count = self.blank[:], len(tensors)
         try:
             length = library.flashcore_read(self.reader_address, tensors, words.buffer_info()[0])
         except RuntimeError as error:  # from PyTorch: the tensor is sparse, or has no memory
-            raise ValueError(f"{', '.join(self.names)}: one of them cannot be read: {str(error).splitlines()[0]}") from error
-        query, out, lse = tensors[0], tensors[self.operand_count - 1], tensors[-1]
-        if length < 0 or query is None or tensors[1] is None or tensors[2] is None:
-            index = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
-            raise ValueError(_describe_unreadable(self.names[index], tensors[index]))
-        if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
-            raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only. Use torch.no_grad()")
+            return MISSING if repeat else self._refuse(error)
         key = (library, options, words[count:length].tobytes())
-        launch = self.launches.get(key) or self._find_launch(key, tensors)
+        launch = self.launches.get(key) if length > 0 else None
+        if launch is None:
+            return MISSING if repeat else self._call_first(key, tensors, length, return_lse=return_lse)
+        query, out, lse = tensors[0], tensors[self.operand_count - 1], tensors[-1]
+        if torch.is_grad_enabled():
+            _refuse_gradient(tensors)
         arguments, stream = launch.words[:], current_stream(launch.device)
         arguments[self.operands] = words[: self.operand_count]
         arguments[self.pointers] = words[self.operand_count : count - 1]
@@ -173,12 +192,27 @@ class Entry:
         operands, pointers = (range(part.start, part.stop, part.step or 1) for part in (self.operands, self.pointers))
         return [*operands, *pointers, self.lse]
 
-    def _find_launch(self, key: tuple[Any, ...], tensors: Tensors) -> Launch:
-        """Look a launch up by its options' values, or prepare it."""
+    def _refuse(self, error: RuntimeError) -> NoReturn:
+        raise ValueError(f"{', '.join(self.names)}: one of them cannot be read: {str(error).splitlines()[0]}") from error
+
+    def _call_first(self, key: tuple[Any, ...], tensors: Tensors, length: int, *, return_lse: bool) -> Any:
+        """Prepare the launch, unless it is known by its options' values, and call again."""
+        if length < 0 or any(tensor is None for tensor in tensors[:REQUIRED]):
+            index = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
+            raise ValueError(_describe_unreadable(self.names[index], tensors[index]))
+        if torch.is_grad_enabled():
+            _refuse_gradient(tensors)
         library, options, words = key
         options = _replace_tensors(options)
-        key = (library, options, words)
-        return self.launches.get(key) or self.launches.keep(key, self.prepare(tensors, options))
+        if (library, options, words) not in self.launches:
+            self.launches.keep((library, options, words), self.prepare(tensors, options))
+        return self(tensors, options, return_lse=return_lse)
+
+
+def _refuse_gradient(tensors: Tensors) -> None:
+    query, keys, values = tensors[:REQUIRED]
+    if query.requires_grad or keys.requires_grad or values.requires_grad:
+        raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only. Use torch.no_grad()")
 
 
 def _replace_tensors(options: Any) -> Any:

@@ -67,13 +67,20 @@ def make_local(window: Any, chunk: Any, softcap: Any, sinks: Any) -> Local:
     return NOTHING if sinks is None and (limits is NO_LIMITS or limits == NO_LIMITS) else Local(limits, sinks)
 
 
-def describe(
-    query: torch.Tensor, limits: Limits, tensors: tuple[Any, Any], *, causal: Any, heads: int, longest: tuple[int, int]
-) -> dict[str, Any]:
-    """Return the fields of the arguments: ``causal`` and ``local``. The plain kernels serve what they can.
+def set_limits(
+    arguments: Any, query: torch.Tensor, limits: Any, tensors: tuple[Any, Any], *, causal: Any, longest: tuple[int, int]
+) -> None:
+    """Set ``causal`` and ``local`` of the arguments. The plain kernels serve what they can.
 
     ``tensors`` are the sinks and the counter of loaded tiles, ``longest`` the most queries and keys of a sequence.
     """
+    for name, value in _describe(query, Limits(*limits), tensors, causal=causal, heads=arguments.heads, longest=longest).items():
+        setattr(arguments, name, value)
+
+
+def _describe(
+    query: torch.Tensor, limits: Limits, tensors: tuple[Any, Any], *, causal: Any, heads: int, longest: tuple[int, int]
+) -> dict[str, Any]:
     sinks, loaded = tensors
     if limits == NO_LIMITS and sinks is None and loaded is None:
         return {"causal": bool(causal)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,9 +30,15 @@ def attend_behind_padding(
     padding: torch.Tensor,
     page_table: torch.Tensor | None,
     starts: torch.Tensor | None,
+    *,
+    attend_to_pages: Callable[..., Result],
+    longest: int | None,
     **options: Any,
 ) -> Result:
-    """Attend to the keys from ``padding`` to ``lengths`` of each sequence. Pages, and chosen sequences, are read key by key."""
+    """Attend to the keys from ``padding`` to ``lengths`` of each sequence. Pages, and chosen sequences, are read key by key.
+
+    ``attend_to_pages`` does so for packed queries, of which a sequence has at most ``longest``.
+    """
     q, *caches = tensors
     batch = lengths.shape[0]
     check_exactly(padding, q, "cache_leftpad", torch.int32, (batch,))
@@ -56,5 +63,5 @@ def attend_behind_padding(
         key = (first.long()[:, None] + torch.arange(capacity, device=q.device)).clamp(max=capacity - 1)
         table = page_table.long().gather(1, key // size) * size + key % size
         table = table.clamp(0, k.shape[0] - 1).to(torch.int32)
-        result = attention_varlen(rows, k.unsqueeze(1), v.unsqueeze(1), starts_q, seqused_k=used, page_table=table, **options)
+        result = attend_to_pages((rows, k.unsqueeze(1), v.unsqueeze(1)), starts_q, used, table, longest, **options)
     return result if starts is not None else unpack(result, q)

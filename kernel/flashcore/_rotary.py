@@ -41,9 +41,8 @@ def have_positions(causal: Any, window: Any, chunk: int, longest: tuple[int | No
 
     ``longest`` are the most queries and keys of a sequence. A side of the window that reaches all of them masks none.
     """
-    limited = (
-        side >= 0 and (rows is None or side < rows - 1) for side, rows in zip(window or (-1, -1), reversed(longest), strict=True)
-    )
+    sides = (-1, -1) if window is None else [to_int(side, "window_size") for side in window]  # a tensor has no truth value
+    limited = (side >= 0 and (rows is None or side < rows - 1) for side, rows in zip(sides, reversed(longest), strict=True))
     return bool(causal) or chunk > 0 or any(limited)
 
 

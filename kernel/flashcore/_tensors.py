@@ -7,7 +7,7 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,8 +48,7 @@ def check_like_query(tensor: torch.Tensor, query: torch.Tensor, name: str) -> No
     check_device(tensor, query, name)
     if tensor.dtype not in DTYPES or tensor.dtype != query.dtype:
         raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
-    if tensor.numel() and tensor.stride(-1) != 1:
-        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
+    check_columns(tensor, name)
 
 
 def check_device(tensor: torch.Tensor, query: torch.Tensor, name: str) -> None:
@@ -78,6 +77,42 @@ def check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
         )
 
 
+def check_rank(tensor: torch.Tensor, rank: int, name: str, dimensions: str = "") -> None:
+    """ValueError unless it has so many dimensions."""
+    if tensor.dim() != rank:
+        raise ValueError(f"{name}: must have {rank} dimensions{dimensions and ' ' + dimensions}, has {tensor.dim()}")
+
+
+def check_rows(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: Sequence[int]) -> None:
+    """ValueError unless it has this shape, contiguous columns, and is on the query's device."""
+    check_device(tensor, query, name)
+    check_rank(tensor, len(shape), name)
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"{name}: must have shape {tuple(shape)}, is {tuple(tensor.shape)}")
+    check_columns(tensor, name)
+
+
+def check_columns(tensor: torch.Tensor, name: str) -> None:
+    """ValueError unless the head dimension is contiguous."""
+    if tensor.numel() and tensor.stride(-1) != 1:
+        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
+
+
+def check_lengths(
+    query: torch.Tensor, cumulative: torch.Tensor | None, others: Mapping[str, tuple[torch.Tensor | None, int]]
+) -> int:
+    """Return the number of sequences of ``cu_seqlens_q``. ValueError unless all are int32 with one number per sequence, plus the given ones."""
+    if cumulative is None or cumulative.dim() != 1 or not cumulative.numel():
+        raise ValueError(
+            f"cu_seqlens_q: must have shape (batch + 1,), is {None if cumulative is None else tuple(cumulative.shape)}"
+        )
+    batch = cumulative.numel() - 1
+    for name, (tensor, more) in {"cu_seqlens_q": (cumulative, 1), **others}.items():
+        if tensor is not None:
+            check_exactly(tensor, query, name, torch.int32, (batch + more,))
+    return batch
+
+
 def check_distinct(tensor: torch.Tensor, name: str) -> None:
     """ValueError unless every element has its own memory."""
     extent = 1  # elements from the first to the last, over the dimensions so far
@@ -104,6 +139,11 @@ def to_float(value: Any, name: str) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         raise ValueError(f"{name}: must be a number, is {value!r:.40}") from None
+
+
+def get_scale(scale: Any, head_dim: int) -> float:
+    """Return the factor of the scores, by default 1/sqrt(d)."""
+    return 1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale")
 
 
 def get_ordinal(tensor: torch.Tensor) -> int:

@@ -6,27 +6,28 @@ The device reads the lengths, so a captured launch can be replayed with others.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from flashcore import _library
-from flashcore._launch import Entry, Launch, Tensors, to_words
-from flashcore._local import Limits, Structure, describe, make_limits
+from flashcore._launch import Entry, Launch, Tensors, make_launch
+from flashcore._local import Structure, make_limits, set_limits
 from flashcore._tensors import (
     DTYPES,
     Operand,
     Result,
     check_distinct,
     check_exactly,
+    check_lengths,
     check_like_query,
+    check_rank,
     check_table,
     get_ordinal,
+    get_scale,
     get_strides,
     make_operand,
-    to_float,
     to_int,
 )
 
@@ -135,7 +136,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
         max_ctas=to_int(max_ctas, "max_ctas"),
-        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
+        scale=get_scale(scale, head_dim),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
@@ -153,19 +154,10 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         out=make_operand(get_strides(out, q.shape), ROWS, ROWS, HEADS),
     )
     longest = (rows, k.shape[1] * page_table.shape[1] if paged else k.shape[0])
-    described = describe(q, Limits(*limits), (sinks, loaded), causal=causal, heads=heads, longest=longest)
-    for name, value in described.items():
-        setattr(arguments, name, value)
+    set_limits(arguments, q, limits, (sinks, loaded), causal=causal, longest=longest)
     size = _library.get_library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
-    return Launch(
-        words=to_words(arguments),
-        device=get_ordinal(q),
-        workspace_bytes=size,
-        like_query=q.is_contiguous(),
-        out=tuple(q.shape),
-        lse=(heads, rows),
-    )
+    return make_launch(arguments, q, (heads, rows), workspace_bytes=size)
 
 
 _ENTRY = Entry(
@@ -187,8 +179,7 @@ def _check_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Te
         if tensor is None:
             continue
         check_like_query(tensor, q, name)
-        if tensor.dim() != rank:
-            raise ValueError(f"{name}: must have {rank} dimensions {dimensions}, has {tensor.dim()}")
+        check_rank(tensor, rank, name, dimensions)
     for name, tensor, like in (("out", out, q), ("v", v, k)):
         if tensor is not None and tensor.shape != like.shape:
             raise ValueError(
@@ -205,17 +196,8 @@ def _check_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Te
 
 def _check_lengths(q: torch.Tensor, lengths: Sequence[torch.Tensor | None], *, paged: bool) -> int:
     """Return the number of sequences. ValueError unless all tensors agree, in int32."""
-    cumulative = lengths[0]
     if paged != (lengths[1] is None):
         needed = "must be None with a page table. Pass seqused_k" if paged else "is missing"
         raise ValueError(f"cu_seqlens_k: {needed}")
-    if cumulative is None or cumulative.dim() != 1 or not cumulative.numel():
-        shape = None if cumulative is None else tuple(cumulative.shape)
-        raise ValueError(f"cu_seqlens_q: must have shape (batch + 1,), is {shape}")
-    batch = cumulative.numel() - 1
-    for name, tensor, count in zip(
-        ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"), lengths, (batch + 1, batch + 1, batch, batch), strict=True
-    ):
-        if tensor is not None:
-            check_exactly(tensor, q, name, torch.int32, (count,))
-    return batch
+    counts = {"cu_seqlens_k": (lengths[1], 1), "seqused_q": (lengths[2], 0), "seqused_k": (lengths[3], 0)}
+    return check_lengths(q, lengths[0], counts)

@@ -1,15 +1,16 @@
 // Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
-#include "flashcore/attention/transpose_values.cuh"
+#include "flashcore/attention/e4m3/transpose.cuh"
 
 namespace {
 constexpr int kThreads = 256;
+constexpr int kColumns = 64;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) flashcore_e4m3_transpose_fp16(
-    const __grid_constant__ flashcore::attention::TransposeParams params) {
-    flashcore::attention::transpose_values<flashcore::OperandOf<flashcore::DType::kFp16>, kThreads>(params);
+    const __grid_constant__ flashcore::attention::e4m3::TransposeParams params) {
+    flashcore::attention::e4m3::transpose_values<flashcore::OperandOf<flashcore::DType::kFp16>, kThreads, kColumns>(params);
 }
 
-extern "C" const flashcore::attention::TransposeVariant flashcore_e4m3_transpose_fp16_variant = {
+extern "C" const flashcore::attention::e4m3::TransposeVariant flashcore_e4m3_transpose_fp16_variant = {
     {kThreads, flashcore::DType::kFp16},
-    flashcore::launch<flashcore_e4m3_transpose_fp16, kThreads, 0, flashcore::attention::TransposeParams>};
+    flashcore::launch<flashcore_e4m3_transpose_fp16, kThreads, 0, flashcore::attention::e4m3::TransposeParams>};

@@ -1,4 +1,5 @@
 // Stores the number that flashcore::planted::extra() returns.
+#include "flashcore/core/export.h"
 #include "planted.h"
 
 namespace {
@@ -9,4 +10,4 @@ namespace flashcore::planted {
 int extra() { return extra_of_next_launches; }
 }  // namespace flashcore::planted
 
-extern "C" void flashcore_planted_extra(int extra) { extra_of_next_launches = extra; }
+FLASHCORE_API void flashcore_planted_extra(int extra) { extra_of_next_launches = extra; }

@@ -1,4 +1,5 @@
 // The functions that every FlashCore library exports.
+#include "flashcore/core/export.h"
 #include "flashcore/core/reader.h"
 #include "flashcore/core/status.h"
 
@@ -6,9 +7,9 @@ namespace {
 constexpr int kAbiVersion = 2;  // increase it when an argument struct or the meaning of a function changes
 }
 
-extern "C" int flashcore_abi_version() { return kAbiVersion; }
+FLASHCORE_API int flashcore_abi_version() { return kAbiVersion; }
 
-extern "C" const char* flashcore_error_string() { return flashcore::last_error_message(); }
+FLASHCORE_API const char* flashcore_error_string() { return flashcore::last_error_message(); }
 
 extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words) {
     constexpr uint64_t kNone = ~uint64_t{0};

@@ -11,6 +11,7 @@
 #include "flashcore/core/tensor_map.h"
 #include "flashcore/decode/check.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/gather_variants.h"
 #include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/plan.h"
@@ -29,6 +30,9 @@ FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_DECLARE)
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::LocalDecodeVariant name;
 FLASHCORE_DECODE_LOCAL_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::GatherDecodeVariant name;
+FLASHCORE_DECODE_GATHER_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
 
 namespace flashcore::decode {
 namespace {
@@ -38,6 +42,7 @@ constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCOR
 constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const RaggedDecodeVariant* kRaggedVariants[] = {FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const LocalDecodeVariant* kLocalVariants[] = {FLASHCORE_DECODE_LOCAL_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const GatherDecodeVariant* kGatherVariants[] = {FLASHCORE_DECODE_GATHER_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
 // The last one is null, so that a build of a single entry function has no empty list.
 
@@ -50,19 +55,36 @@ struct Choice {
     const Fp8DecodeVariant* fp8 = nullptr;
     const RaggedDecodeVariant* ragged = nullptr;
     const LocalDecodeVariant* local = nullptr;
+    const GatherDecodeVariant* gather = nullptr;
 
-    const Config& config() const { return local != nullptr ? local->config : fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
+    const Config& config() const { return gather != nullptr ? gather->config : local != nullptr ? local->config : fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
 };
 
 bool serves(const Config& config, const Arguments& args) {
     return config.head_dim == args.head_dim && static_cast<int>(config.dtype) == args.dtype;
 }
 
+// Whether a warpgroup serves packed queries: their rows fill several row tiles. Other numbers, and calls that may hold any number of
+// queries, stay with the variants for few rows.
+bool fills_warpgroup(const Arguments& args) {
+    const int64_t rows = args.kv_heads > 0 ? args.sq * (args.heads / args.kv_heads) : 0;
+    return is_packed(args) && args.head_dim <= kWarpgroupMaxHeadDim && args.sq < kMaxQueries && rows > kRowTileRows &&
+           rows <= kWarpgroupRows;
+}
+
+// Whether the sums of fixed segments are folded. Chosen splits follow the length, and are deterministic too.
+bool has_segments(const Arguments& args) { return args.deterministic != 0 && args.splits == 0; }
+
 Status find_variant(const Arguments& args, Choice& choice) {
-    if (is_local(args)) {
+    if (is_gathered(args)) {  // with and without a window, a cap or sinks
+        for (const GatherDecodeVariant* candidate : kGatherVariants) {
+            if (candidate != nullptr && serves(candidate->config, args)) choice.gather = candidate;
+        }
+    } else if (is_local(args)) {
         for (const LocalDecodeVariant* candidate : kLocalVariants) {
             const bool is_possible = candidate != nullptr && serves(candidate->config, args);
-            if (is_possible && candidate->config.ragged == is_packed(args)) choice.local = candidate;
+            const bool takes_rows = is_possible && candidate->config.ragged == is_packed(args);
+            if (takes_rows && candidate->config.warpgroup == fills_warpgroup(args)) choice.local = candidate;
         }
     } else if (has_fp8_cache(args)) {
         for (const Fp8DecodeVariant* candidate : kFp8Variants) {
@@ -70,14 +92,16 @@ Status find_variant(const Arguments& args, Choice& choice) {
         }
     } else if (is_packed(args)) {
         for (const RaggedDecodeVariant* candidate : kRaggedVariants) {
-            if (candidate != nullptr && serves(candidate->config, args)) choice.ragged = candidate;
+            const bool is_possible = candidate != nullptr && serves(candidate->config, args);
+            if (is_possible && candidate->config.warpgroup == fills_warpgroup(args)) choice.ragged = candidate;
         }
     } else {
         for (const DecodeVariant* candidate : kVariants) {
-            if (candidate != nullptr && serves(candidate->config, args)) choice.plain = candidate;
+            const bool is_possible = candidate != nullptr && serves(candidate->config, args);
+            if (is_possible && candidate->config.deterministic == has_segments(args)) choice.plain = candidate;
         }
     }
-    if (choice.local != nullptr || choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
+    if (choice.gather != nullptr || choice.local != nullptr || choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
     return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
@@ -114,6 +138,23 @@ Status plan_launch(const Arguments& args, Choice& choice, Device& device, Plan& 
     return Status::kOk;
 }
 
+// What a tensor map would check. 16 bytes are copied at a time.
+Status check_caches(const Arguments& args) {
+    if (capacity(args) == 0) return Status::kOk;
+    const auto cache = [&](const char* name, const FlashcoreOperand& operand) {
+        const int64_t bytes = bytes_of(cache_type(args));
+        return check_tensor({name,
+                             operand.data,
+                             {args.head_dim, args.page_size, args.kv_heads, args.pages},
+                             {operand.sequence_stride * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
+                             {},
+                             4,
+                             {"sequence", "head", "page"}});
+    };
+    FLASHCORE_RETURN_IF_FAILED(cache("k", args.k));
+    return cache("v", args.v);
+}
+
 // Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
@@ -126,7 +167,7 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
             operand.data,
             {columns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * bytes, columns * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
-            {static_cast<uint32_t>(columns), 1u << params.box_shift, static_cast<uint32_t>(blocks),
+            {static_cast<uint32_t>(columns), 1u << params.box_shift, config.warpgroup ? 1 : static_cast<uint32_t>(blocks),
              static_cast<uint32_t>(params.rows.heads), 1},
             5,
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
@@ -162,7 +203,7 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_work_tiles = launch_plan.row_work_tiles;
     const int tile_shift = launch_plan.split_policy.tile_shift;
-    params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
+    params.box_shift = paged && !is_gathered(args) ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
     const ScoreScale scale = score_scale(scale_after_cap(args.local, args.scale));
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;
@@ -188,7 +229,24 @@ Status fill_all(const Arguments& args, const Config& config, const Plan& launch_
     return encode_maps(args, config, params);
 }
 
+Status launch_gather(const Arguments& args, const GatherDecodeVariant& variant, const Plan& launch_plan) {
+    GatherParams params{};
+    fill(args, launch_plan, params);
+    FLASHCORE_RETURN_IF_FAILED(check_caches(args));
+    fill_queries(args, params);
+    Arguments limits = args;
+    if (!is_local(args)) {
+        limits.local = {0, -1, -1, 0, 0.0f, 0};
+        limits.sinks = nullptr;
+        limits.loaded_tiles = nullptr;
+    }
+    params.local = make_local(limits, args.scale);
+    params.page_size = make_divisor(args.page_size);
+    return check(variant.launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+}
+
 Status launch(const Arguments& args, const Choice& choice, const Plan& launch_plan) {
+    if (choice.gather != nullptr) return launch_gather(args, *choice.gather, launch_plan);
     const auto stream = static_cast<cudaStream_t>(args.stream);
     if (choice.local != nullptr) {
         LocalParams params{};

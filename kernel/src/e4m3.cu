@@ -1,11 +1,15 @@
 // Host launcher of the attention forward in E4M3: validate, transpose the values, encode the tensor maps, launch.
 #include <algorithm>
 
+#include "flashcore/attention/e4m3/block_params.h"
+#include "flashcore/attention/e4m3/config.h"
+#include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3_block_variants.h"
+#include "flashcore/attention/e4m3_shared_variants.h"
 #include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/plan.h"
-#include "flashcore/attention/transpose_params.h"
 #include "flashcore/attention/value_order.h"
 #include "flashcore/core/arguments.h"
 #include "flashcore/core/device.h"
@@ -14,16 +18,22 @@
 
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::Fp8AttentionVariant name;
 FLASHCORE_E4M3_VARIANTS(FLASHCORE_DECLARE)
+FLASHCORE_E4M3_SHARED_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
-#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::TransposeVariant name;
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::BlockVariant name;
+FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name;
 FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 
-namespace flashcore::attention {
+namespace flashcore::attention::e4m3 {
 namespace {
 
 #define FLASHCORE_ADDRESS(name) &name,
-constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS)
+                                                    FLASHCORE_E4M3_SHARED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const BlockVariant* kBlockVariants[] = {FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
 // The last one is null, so that a build of a single entry function has no empty list.
@@ -31,6 +41,10 @@ constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPO
 using Arguments = FlashcoreE4m3Arguments;
 using TransposeArguments = FlashcoreE4m3TransposeArguments;
 
+constexpr int32_t kQueryBlocks = 1;  // FlashcoreE4m3Arguments::block_scales
+constexpr int32_t kKeyBlocks = 2;
+constexpr int32_t kValueBlocks = 4;
+constexpr int kPartColumns = 64;        // of a CTA that transposes
 constexpr int64_t kCounterBytes = 128;  // the tile counter, at the beginning of the workspace
 
 int64_t blocks_of(int64_t sk) { return (sk + kValueKeys - 1) / kValueKeys; }
@@ -44,28 +58,36 @@ Status check_values(const FlashcoreOperand& v, DType dtype, int64_t head_dim, in
                          {}});
 }
 
+Status check_head_dim(int64_t head_dim) {
+    if (head_dim == 64 || head_dim == 128 || head_dim == 256) return Status::kOk;
+    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256 for E4M3, but is %lld", static_cast<long long>(head_dim));
+}
+
 Status transpose_on_device(const TransposeArguments& args) {
     const int64_t blocks = blocks_of(args.sk);
     const int64_t sequences = args.batch * args.kv_heads;
     if (sequences == 0 || blocks == 0) return Status::kOk;
-    if (sequences > kTileLimit / blocks) {
-        return fail(Status::kInvalidArgument, "batch: batch * kv_heads * blocks of 128 keys must not exceed 2^30");
+    const int64_t parts = args.head_dim / kPartColumns;
+    if (sequences > kTileLimit / (blocks * parts)) {
+        return fail(Status::kInvalidArgument, "batch: batch * kv_heads * blocks of 128 keys and 64 columns must not exceed 2^30");
     }
     const TransposeVariant* variant = nullptr;
     for (const TransposeVariant* candidate : kTransposeVariants) {
         if (candidate != nullptr && static_cast<int32_t>(candidate->config.source) == args.dtype) variant = candidate;
     }
     if (variant == nullptr) return fail(Status::kInvalidArgument, "dtype: no kernel of this library transposes %d", args.dtype);
-    const TransposeParams params{args.v.data,
-                                 args.v.batch_stride,
-                                 args.v.sequence_stride,
-                                 args.v.head_stride,
-                                 static_cast<uint8_t*>(args.values),
-                                 {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride},
-                                 static_cast<int>(args.sk),
-                                 static_cast<int>(blocks),
-                                 static_cast<int>(args.kv_heads)};
-    return check(variant->launch(params, static_cast<int>(blocks * sequences), static_cast<cudaStream_t>(args.stream)), "launch");
+    const TransposeParams params{{args.v.data,
+                                  args.v.batch_stride,
+                                  args.v.sequence_stride,
+                                  args.v.head_stride,
+                                  static_cast<uint8_t*>(args.values),
+                                  {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride},
+                                  static_cast<int>(args.sk),
+                                  static_cast<int>(blocks),
+                                  static_cast<int>(args.kv_heads)},
+                                 static_cast<int>(args.head_dim)};
+    const auto ctas = static_cast<int>(blocks * sequences * parts);
+    return check(variant->launch(params, ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 Status transpose(const TransposeArguments& args) {
@@ -73,7 +95,7 @@ Status transpose(const TransposeArguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("head_dim", args.head_dim, kValueColumns, kValueColumns));
+    FLASHCORE_RETURN_IF_FAILED(check_head_dim(args.head_dim));
     if (args.batch * args.kv_heads == 0 || args.sk == 0) return Status::kOk;
     FLASHCORE_RETURN_IF_FAILED(check_pointer("values", args.values, kTensorAlignment));
     FLASHCORE_RETURN_IF_FAILED(
@@ -94,15 +116,13 @@ Status check_arguments(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(numbers));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
-    if (args.head_dim != kValueColumns) {
-        return fail(Status::kInvalidArgument, "head_dim: must be 128 for E4M3, but is %lld",
-                    static_cast<long long>(args.head_dim));
-    }
+    FLASHCORE_RETURN_IF_FAILED(check_head_dim(args.head_dim));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("block_scales", args.block_scales, 0, kQueryBlocks | kKeyBlocks | kValueBlocks));
     return check_extent("transposed", args.transposed, 0, 1);
 }
 
 int64_t value_bytes(const Arguments& args) {
-    return args.batch * args.kv_heads * kValueColumns * blocks_of(args.sk) * kValueKeys;
+    return args.batch * args.kv_heads * args.head_dim * blocks_of(args.sk) * kValueKeys;
 }
 
 Status check_pointers(const Arguments& args) {
@@ -130,7 +150,7 @@ Status encode_rows(const char* name, const FlashcoreOperand& operand, const Argu
                    operand.data,
                    {args.head_dim, length, heads, args.batch, 1},
                    {operand.sequence_stride, operand.head_stride, operand.batch_stride, 0},
-                   {kValueColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
+                   {kAtomColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
                    kTensorRank},
                   DType::kE4m3, map);
 }
@@ -142,12 +162,12 @@ Status encode_maps(const Arguments& args, void* values, const Config& config, Pa
     if (args.sk == 0) return Status::kOk;
     FLASHCORE_RETURN_IF_FAILED(encode_rows("k", args.k, args, args.sk, args.kv_heads, config.tile_n, params.k));
     const int64_t row = blocks_of(args.sk) * kValueKeys;
-    const int64_t head = row * kValueColumns;
+    const int64_t head = row * args.head_dim;
     return encode({"v",
                    values,
-                   {row, kValueColumns, args.kv_heads, args.batch, 1},
+                   {row, args.head_dim, args.kv_heads, args.batch, 1},
                    {row, head, head * args.kv_heads, 0},
-                   {kValueKeys, kValueColumns, 1, 1, 1},
+                   {kValueKeys, static_cast<uint32_t>(args.head_dim), 1, 1, 1},
                    kTensorRank},
                   DType::kE4m3, params.v);
 }
@@ -172,13 +192,28 @@ void fill(const Arguments& args, Fp8Params& params) {
     params.v_descale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
 }
 
-Status forward(const Arguments& args) {
-    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
-    const Fp8AttentionVariant* variant = nullptr;
-    for (const Fp8AttentionVariant* candidate : kVariants) {
-        if (candidate != nullptr && candidate->config.causal == (args.causal != 0)) variant = candidate;
+void fill_blocks(const Arguments& args, BlockParams& params) {
+    const bool by_head = (args.block_scales & kQueryBlocks) != 0;
+    params.heads_per_q_factor = by_head ? 1 : params.heads_per_kv_head;
+    params.q_blocks = {args.q_scale, args.q_scale_batch_stride, args.q_scale_head_stride, by_head ? args.q_scale_block_stride : 0};
+    params.k_blocks = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride,
+                       (args.block_scales & kKeyBlocks) != 0 ? args.k_scale_block_stride : 0};
+    params.v_blocks = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride,
+                       (args.block_scales & kValueBlocks) != 0 ? args.v_scale_block_stride : 0};
+}
+
+template <class AnyVariant, size_t kCount>
+const AnyVariant* find(const AnyVariant* const (&variants)[kCount], const Arguments& args) {
+    for (const AnyVariant* candidate : variants) {
+        if (candidate != nullptr && candidate->config.causal == (args.causal != 0) &&
+            candidate->config.head_dim == args.head_dim) return candidate;
     }
-    if (variant == nullptr) return fail(Status::kInvalidArgument, "causal: no kernel of this library has it");
+    return nullptr;
+}
+
+template <class AnyVariant>
+Status launch(const Arguments& args, const AnyVariant* variant) {
+    if (variant == nullptr) return fail(Status::kInvalidArgument, "head_dim: no kernel of this library has it");
     const Problem problem{DType::kE4m3, args.causal != 0, args.head_dim, args.batch * args.heads, args.sq, args.sk};
     if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
     if (problem.sequences > kTileLimit / std::max(row_tiles(variant->config, problem), blocks_of(args.sk))) {
@@ -190,7 +225,7 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     void* values = args.transposed != 0 ? args.v.data : static_cast<uint8_t*>(args.workspace) + kCounterBytes;
-    Fp8Params params{};
+    BlockParams params{};
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, values, variant->config, params));
     if (args.transposed == 0) {
         FLASHCORE_RETURN_IF_FAILED(transpose_on_device({sizeof(TransposeArguments), args.device, static_cast<int32_t>(DType::kE4m3),
@@ -198,6 +233,7 @@ Status forward(const Arguments& args) {
                                                         0, values, args.stream}));
     }
     fill(args, params);
+    fill_blocks(args, params);
     const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     params.schedule = launch_plan.schedule;
     constexpr int kHalf = 2;  // E4M3 takes half the bytes that the plan counts
@@ -206,13 +242,18 @@ Status forward(const Arguments& args) {
     return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
+Status forward(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
+    return args.block_scales != 0 ? launch(args, find(kBlockVariants, args)) : launch(args, find(kVariants, args));
+}
+
 }  // namespace
-}  // namespace flashcore::attention
+}  // namespace flashcore::attention::e4m3
 
 extern "C" int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* arguments) {
-    return static_cast<int>(flashcore::call(flashcore::attention::forward, arguments));
+    return static_cast<int>(flashcore::call(flashcore::attention::e4m3::forward, arguments));
 }
 
 extern "C" int flashcore_e4m3_transpose(const FlashcoreE4m3TransposeArguments* arguments) {
-    return static_cast<int>(flashcore::call(flashcore::attention::transpose, arguments));
+    return static_cast<int>(flashcore::call(flashcore::attention::e4m3::transpose, arguments));
 }

@@ -5,6 +5,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
+- ``vary``: the launches differ, and must have the same bits: ctas or batch (launches.py)
 - ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
 - ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
@@ -27,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
+FILES = ("draws", "formulas", "fp8", "sequences", "local", "launches")
 
 
 def _load_neighbour(name: str) -> ModuleType:
@@ -36,12 +38,10 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, formulas, fp8, sequences, local = (_load_neighbour(name) for name in ("draws", "formulas", "fp8", "sequences", "local"))
-ELEMENT_BYTES = 2
-LSE_BYTES = 4
+draws, formulas, fp8, sequences, local, launches = (_load_neighbour(name) for name in FILES)
+ELEMENT_BYTES, LSE_BYTES = 2, 4
 MARK = 77.0
-SPARE_PAGES = 3
-GARBAGE = (-1, 2**31 - 1, 12_345_678)
+SPARE_PAGES, MAX_PAGE, GARBAGE = 3, 1024, (-1, 2**31 - 1, 12_345_678)
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
     **dict.fromkeys(("b", "h", "hkv", "sk", "d")),
@@ -57,6 +57,7 @@ DEFAULTS: dict[str, Any] = {
     "flash": False,
     "cache": "",
     "packed": 0,
+    "vary": "",
     **local.LIMITS,
     "sinks": "",
 }
@@ -67,16 +68,17 @@ CHOICES = {
     "dtype": ("fp16", "bf16", "e4m3"),
     "cache": ("", "e4m3"),
     "d": (64, 128, 256),
-    "page": (0, 16, 64, 128, 256),
+    "page": range(MAX_PAGE + 1),
     "sq": range(1, sequences.MAX_DRAWN + 1),
     "packed": range(17),
+    "vary": launches.WAYS,
 }
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    groups = (table["decode"], table["decode_ragged"], table["decode_local"], table["decode_fp8"])
+    groups = [group for name, group in table.items() if name.startswith("decode")]
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table["decode"][key] for key in ("library", "launchers", "includes", "binding")},
@@ -100,19 +102,12 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     pairs = sum(last - first for n, sq in served for first, last in (local.see(n - sq + i, n, p) for i in range(sq)))
     rows = p["h"] * sum(sq for _, sq in served)
     query, cache = (1 if kind == "e4m3" else ELEMENT_BYTES for kind in (p["dtype"], p["cache"]))
-    new = p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
+    moved = cache * sum(totals) + p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
-        "bytes": float(
-            rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * (cache * sum(totals) + new)
-        ),
-        "entries": [_name_entry(p)] if rows else [],
+        "bytes": float(rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * moved),
+        "entries": [sequences.name_entry(p, is_local=local.needs_local(p))] if rows else [],
     }
-
-
-def _name_entry(p: Mapping[str, Any]) -> str:
-    kind = f"{'local_' if local.needs_local(p) else ''}{'ragged_' if p['packed'] else ''}"
-    return f"flashcore_decode_{kind}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 
 def load(library: pathlib.Path) -> None:
@@ -142,7 +137,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         scales = {f"{name}_scale": fp8.make_scale(p, step) for step, name in enumerate("kv", start=1)}
         k, v = (fp8.quantise(tensor, scales[f"{name}_scale"][:, None]) for name, tensor in (("k", k), ("v", v)))
     if p["dtype"] == "e4m3":
-        scales["q_scale"] = fp8.make_scale(p, 3)
+        scales["q_scale"] = fp8.make_scale(p, 0)
         q = fp8.quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
     if p["new"] or not bool((totals == k.shape[1]).all()):
         unused = torch.arange(k.shape[1], device=DEVICE) >= before[:, None]
@@ -151,7 +146,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
-    options = {**{key: p[key] for key in (*OPTIONS, "flash", *local.LIMITS)}, **local.draw_sinks(p, generator)}
+    options = {**{key: p[key] for key in (*OPTIONS, "flash", "vary", *local.LIMITS)}, **local.draw_sinks(p, generator)}
     return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
@@ -170,7 +165,11 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch once on the current stream."""
+    """Launch once on the current stream, or as ``vary`` says."""
+    launches.run(_run, inputs, outputs)
+
+
+def _run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     import flashcore
     import torch
 
@@ -259,8 +258,7 @@ def _make_table(p: Mapping[str, Any]) -> Any:
 
 
 def _mask_used_pages(p: Mapping[str, Any]) -> Any:
-    """Mask the table entries that a sequence uses, on the host."""
-    import torch
+    import torch  # a mask on the host
 
     return torch.tensor(_count_keys(p))[:, None] > torch.arange(-(-p["sk"] // p["page"])) * p["page"]
 
@@ -294,6 +292,8 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
     sequences.check(p)
     local.check(p)
+    if sequences.is_gathered(p) and not (p["packed"] or p["flash"]):
+        raise ValueError(f"page: must be 0 or a power of two from 16 on, unless queries are packed, is {p['page']}")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

@@ -1,7 +1,8 @@
-"""Subject: FlashCore's attention forward in E4M3, d = 128.
+"""Subject: FlashCore's attention forward in E4M3.
 
-Parameters: ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``causal``, ``max_ctas``, ``input`` (draws.py, or ``ones``: values of 1
-plus noise of 0.05, whose sums lose what the tensor cores cut off), ``values`` (e4m3, or fp16 or bf16, which the transposition rounds).
+Parameters: ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d`` (64, 128 or 256, default 128), ``causal``, ``max_ctas``, ``input`` (draws.py, or ``ones``: values of 1
+plus noise of 0.05, whose sums lose what the tensor cores cut off), ``values`` (e4m3, or fp16 or bf16, which the transposition rounds), ``blocks`` (a
+scale for each block of rows).
 
 Tensors are bytes. Their scales are powers of two. PyTorch's own result rounds its probabilities to E4M3 too, relative to the largest of
 a row, and adds in float32. It is what two exact levels of accumulation would give. Its scores keep 12 bits, which gives about the error of
@@ -31,27 +32,33 @@ def _load_neighbour(name: str) -> ModuleType:
 
 
 draws, fp8 = _load_neighbour("draws"), _load_neighbour("fp8")
-D, BLOCK = 128, 128
+HEAD_DIMS = (64, 128, 256)
 OUT_BYTES, LSE_BYTES = 2, 4
 MMA_COLUMNS, SCORE_BITS = 32, 12
 OFFSET = 8  # powers of two: the largest probability of a row is 256
 CHUNK = 2**27  # scores that the reference computes at once
 DEVICE = "cuda"
 SOURCES = ("e4m3", "fp16", "bf16")
+GROUPS = ("e4m3", "e4m3_shared", "e4m3_block", "e4m3_transpose")
+"""The tables of kernel/variants.toml that its library is built from."""
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("b", "h", "hkv", "sq", "sk")),
+    "d": 128,
     "causal": False,
     "max_ctas": 0,
     "input": "normal",
     "values": "e4m3",
+    "blocks": False,
 }
+ROWS = {"q": 64, "k": 128, "v": 128}
+"""Rows of a block that has a scale of its own."""
 INPUTS = ("normal", "large", "rising", "falling", "constant", "onehot", "ones")
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    groups = (table["e4m3"], table["e4m3_transpose"])
+    groups = [table[name] for name in GROUPS]
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table["e4m3"][key] for key in ("library", "launchers", "includes", "binding")},
@@ -73,10 +80,10 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     rows = min(p["sq"], p["sk"])  # that see a key
     pairs = rows * (rows + 1) // 2 + (p["sk"] - rows) * rows if p["causal"] else p["sq"] * p["sk"]
     queries, keys = p["b"] * p["h"] * p["sq"], p["b"] * p["hkv"] * p["sk"]
-    entry = f"flashcore_e4m3_fwd_d128_{'causal' if p['causal'] else 'full'}"
+    entry = f"flashcore_e4m3_{'block' if p['blocks'] else 'fwd'}_d{p['d']}_{'causal' if p['causal'] else 'full'}"
     return {
-        "flops": 4.0 * D * p["b"] * p["h"] * pairs,
-        "bytes": float(queries * (D * (1 + OUT_BYTES) + LSE_BYTES) + 4 * keys * D),
+        "flops": 4.0 * p["d"] * p["b"] * p["h"] * pairs,
+        "bytes": float(queries * (p["d"] * (1 + OUT_BYTES) + LSE_BYTES) + 4 * keys * p["d"]),
         "entries": [f"flashcore_e4m3_transpose_{p['values']}", entry] if keys else [entry],
     }
 
@@ -97,16 +104,33 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     kind = "normal" if p["input"] == "ones" else p["input"]
-    q, k, v = draws.INPUTS[kind]({**p, "d": D, "scale": 1.0}, generator)
+    q, k, v = draws.INPUTS[kind]({**p, "scale": 1.0}, generator)
     if p["input"] == "ones":
         v = 1.0 + 0.05 * v
-    scales = {f"{name}_scale": fp8.make_scale(p, step) for step, name in enumerate("qkv", start=1)}
-    group = p["h"] // p["hkv"]
-    q = fp8.quantise(q, scales["q_scale"].repeat_interleave(group, dim=1)[:, None])
-    k = fp8.quantise(k, scales["k_scale"][:, None])
+    make = make_block_scale if p["blocks"] else fp8.make_scale
+    scales = {f"{name}_scale": make(p, step) for step, name in enumerate("qkv")}
+    q, k = (fp8.quantise(x, spread(scales[f"{name}_scale"], x, ROWS[name])) for name, x in (("q", q), ("k", k)))
     source = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(p["values"])
-    v = fp8.quantise(v, scales["v_scale"][:, None]) if source is None else v.to(source)
+    v = fp8.quantise(v, spread(scales["v_scale"], v, ROWS["v"])) if source is None else v.to(source)
     return {"q": q, "k": k, "v": v, **scales, **{key: p[key] for key in ("causal", "max_ctas")}}
+
+
+def make_block_scale(p: Mapping[str, Any], step: int) -> Any:
+    """Make scales of 1, 1/2 and 1/4, (batch, heads, blocks). Those of neighbours differ. Step 0 is that of queries."""
+    import torch
+
+    rows, heads, block = (p["sk"], p["hkv"], ROWS["k"]) if step else (p["sq"], p["h"], ROWS["q"])
+    shape = (p["b"], heads, -(-rows // block))
+    exponents = (torch.arange(math.prod(shape), device=DEVICE) + step) % 3
+    return torch.exp2(-exponents.float()).view(shape)
+
+
+def spread(scale: Any, tensor: Any, rows: int) -> Any:
+    """Repeat scales (batch, heads) or (batch, heads, blocks of ``rows``) for each row and head of a tensor: (batch, rows, heads)."""
+    _, length, heads, _ = tensor.shape
+    scale = scale.repeat_interleave(heads // scale.shape[1], dim=1)
+    blocks = scale[:, :, None] if scale.dim() == 2 else scale.repeat_interleave(rows, dim=2)[:, :, :length]  # noqa: PLR2004
+    return blocks.transpose(1, 2).expand(-1, length, -1)
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,20 +163,21 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q, k, v = (inputs[name] for name in "qkv")
     if not fp8.is_fp8(v):
         v = fp8.quantise(v, inputs["v_scale"].float()[:, None])
-    (b, sq, h, _), (sk, hkv) = q.shape, k.shape[1:3]
+    factors = [spread(inputs[f"{name}_scale"], x, ROWS[name]) for name, x in (("q", q), ("k", k), ("v", v))]
+    (b, sq, h, d), (sk, hkv) = q.shape, k.shape[1:3]
     exact = inputs["q_scale"].dtype == torch.float64
     dtype = torch.float64 if exact else torch.float32
-    out = torch.zeros((b, sq, h, D), dtype=dtype, device=q.device)
+    out = torch.zeros((b, sq, h, d), dtype=dtype, device=q.device)
     lse = torch.full((b, h, sq), -math.inf, dtype=dtype, device=q.device)
     rows = max(1, CHUNK // max(1, sk))
     for batch, head, start in itertools.product(range(b), range(h), range(0, sq if sk else 0, rows)):
         part, kv_head = slice(start, min(sq, start + rows)), head // (h // hkv)
-        factors = [inputs[f"{name}_scale"][batch, kv_head].to(dtype) for name in "qkv"]
+        places = ((batch, part, head), (batch, slice(None), kv_head), (batch, slice(None), kv_head))
         query, keys, values = (
-            fp8.to_float(tensor).to(dtype) * factor
-            for tensor, factor in zip((q[batch, part, head], k[batch, :, kv_head], v[batch, :, kv_head]), factors, strict=True)
+            fp8.to_float(tensor[at]).to(dtype) * factor[at][:, None].to(dtype)
+            for tensor, factor, at in zip((q, k, v), factors, places, strict=True)
         )
-        scores = (query @ keys.T if exact else _multiply(query, keys)) * (1.0 / math.sqrt(D))
+        scores = (query @ keys.T if exact else _multiply(query, keys)) * (1.0 / math.sqrt(d))
         if inputs["causal"]:
             row = torch.arange(part.start, part.stop, device=q.device)[:, None] + (sk - sq)
             scores.masked_fill_(torch.arange(sk, device=q.device) > row, -math.inf)
@@ -168,7 +193,7 @@ def _multiply(query: Any, keys: Any) -> Any:
     import torch
 
     scores = torch.zeros((len(query), len(keys)), dtype=query.dtype, device=query.device)
-    for column in range(0, D, MMA_COLUMNS):
+    for column in range(0, query.shape[1], MMA_COLUMNS):
         part = slice(column, column + MMA_COLUMNS)
         scores += query[:, part] @ keys[:, part].T
         unit = torch.ldexp(torch.ones_like(scores), torch.frexp(scores).exponent - SCORE_BITS)
@@ -186,8 +211,12 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("b", "h", "hkv", "sq", "sk", "max_ctas"):
         if not isinstance(p[key], int) or p[key] < 0:
             raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
+    if p["d"] not in HEAD_DIMS:
+        raise ValueError(f"d: must be 64, 128 or 256, is {p['d']!r}")
     if p["input"] not in INPUTS:
         raise ValueError(f"input: must be one of {', '.join(INPUTS)}, is {p['input']!r}")
+    if p["blocks"] and p["values"] != SOURCES[0]:
+        raise ValueError(f"values: must be {SOURCES[0]} with blocks, is {p['values']!r}")
     if p["values"] not in SOURCES:
         raise ValueError(f"values: must be one of {', '.join(SOURCES)}, is {p['values']!r}")
     if not p["hkv"] or p["h"] % p["hkv"]:

@@ -31,10 +31,10 @@ def to_float(tensor: Any) -> Any:
 
 
 def make_scale(p: Mapping[str, Any], step: int) -> Any:
-    """Make scales of 1, 1/2 and 1/4, (batch, kv heads)."""
+    """Make scales of 1, 1/2 and 1/4, (batch, kv heads). The first one is that of ``step``, so that each tensor has another."""
     import torch
 
-    exponents = (torch.arange(p["b"] * p["hkv"], device=DEVICE) * step) % 3
+    exponents = (torch.arange(p["b"] * p["hkv"], device=DEVICE) + step) % 3
     return torch.exp2(-exponents.float()).view(p["b"], p["hkv"])
 
 

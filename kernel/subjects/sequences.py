@@ -7,7 +7,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 MAX_QUERIES = 16
+MIN_TMA_PAGE = 16
 MAX_DRAWN = 64  # queries of a sequence that is left out
+ROW_TILE, WARPGROUP_ROWS, MAX_WARPGROUP_HEAD_DIM = 16, 64, 128  # of decode/config.h
 
 
 def _make_ragged(b: int, sk: int) -> list[int]:
@@ -34,8 +36,33 @@ def check(p: Mapping[str, Any]) -> None:
         raise ValueError(f"packed: needs defaults of new, flash, cache, splits and deterministic, is {p['packed']}")
     if not p["packed"] and p["sq"] > MAX_QUERIES:
         raise ValueError(f"sq: must be from 1 to {MAX_QUERIES}, is {p['sq']}")
+    if p["vary"] and (p["packed"] or p["new"] or p["flash"]):
+        raise ValueError(f"vary: needs defaults of packed, new and flash, is {p['vary']!r}")
     if p["dtype"] == "e4m3" and not p["cache"]:
         raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
+
+
+def fills_warpgroup(p: Mapping[str, Any]) -> bool:
+    """Return whether packed queries have more rows of a KV head than one row tile, and no more than a warpgroup (decode.cu)."""
+    rows = p["packed"] * p["h"] // p["hkv"]
+    return bool(p["packed"] < MAX_QUERIES and p["d"] <= MAX_WARPGROUP_HEAD_DIM and ROW_TILE < rows <= WARPGROUP_ROWS)
+
+
+def is_gathered(p: Mapping[str, Any]) -> bool:
+    """Return whether the kernel copies the keys of such pages one by one."""
+    return 0 < p["page"] < MIN_TMA_PAGE or p["page"] & (p["page"] - 1) != 0
+
+
+def name_entry(p: Mapping[str, Any], *, is_local: bool) -> str:
+    """Name the entry function that serves a workload."""
+    kind = "local_" if is_local else ""
+    if is_gathered(p):
+        kind = "gather_"
+    elif p["packed"]:
+        kind += "warpgroup_" if fills_warpgroup(p) else "ragged_"
+    elif p["deterministic"] and not (kind or p["splits"] or p["cache"]):
+        kind = "deterministic_"
+    return f"flashcore_decode_{kind}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 
 def count_queries(p: Mapping[str, Any]) -> list[int]:

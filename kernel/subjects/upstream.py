@@ -1,6 +1,6 @@
 """Subject: FlashAttention-3's own tests, run on FlashCore's modules or on FlashAttention-3's package.
 
-Parameters: ``sample`` and ``group`` (upstream_cases.py), and ``package``: flashcore (default) or fa3. The seed draws the sample. A process
+Parameters: ``sample`` and ``group`` (upstream_cases.py, upstream_fp8.py), and ``package``: flashcore (default) or fa3. The seed draws the sample. A process
 has one package.
 
 The tests are not part of this repository. ``FLASHCORE_UPSTREAM`` names a folder with the three files of ``FILES``, and ``FLASHCORE_FA3`` the
@@ -40,12 +40,19 @@ FILES = {
 PEER = {"flash_attn_3/_C.abi3.so": "9ced679d59baf24c73654a7eebe8c937db0ee63ac149786dd7928947b7c77cd3"}
 """Digest of the library of the package tokenspeed-fa3 3.0.0.post20260810."""
 PACKAGES = ("flashcore", "fa3")
-LEFT_OUT = ("BACKWARD", "FP8")
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+LEFT_OUT = ("BACKWARD",)
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "e4m3": "float8_e4m3fn"}
 NAMED = re.compile(r"[a-z_]+: ")
 """How a message of FlashCore begins that refuses an argument."""
-TABLES = ("attention", "attention_local", "decode", "decode_ragged", "decode_local", "decode_fp8", "varlen")
-"""The kernels that the launchers of attention and decode name (kernel/variants.toml)."""
+TABLES = (
+    "attention", "attention_local", "decode", "decode_ragged", "decode_local", "decode_fp8", "decode_gather", "varlen", "e4m3", "e4m3_shared",
+    "e4m3_block", "e4m3_transpose",
+)  # fmt: skip
+"""The kernels that the launchers of attention, decode and E4M3 name (kernel/variants.toml)."""
+QUANTISE = "kernel/src/quantise_blocks.cu"
+BLOCK_ENTRIES = (
+    *(f"flashcore_quantise_{kind}_{dtype}" for kind in ("rows", "values") for dtype in ("fp16", "bf16")), "flashcore_e4m3_permute_values",
+)  # fmt: skip
 
 _library: pathlib.Path | None = None
 _package = ""
@@ -58,7 +65,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-upstream_cases = _load_neighbour("upstream_cases")
+upstream_cases, upstream_fp8 = _load_neighbour("upstream_cases"), _load_neighbour("upstream_fp8")
 
 
 def is_peer() -> bool:
@@ -73,9 +80,13 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     package = sorted((root / "kernel/flashcore").rglob("*.py"))
     return {
         "library": "libflashcore_upstream.so",
-        "launchers": sorted({*table["attention"]["launchers"], *table["decode"]["launchers"]}),
+        "launchers": sorted({*(file for name in ("attention", "decode", "e4m3") for file in table[name]["launchers"]), QUANTISE}),
         "includes": table["attention"]["includes"],
-        "binding": [*(path.relative_to(root).as_posix() for path in package), "kernel/subjects/upstream_cases.py"],
+        "binding": [
+            *(path.relative_to(root).as_posix() for path in package),
+            "kernel/subjects/upstream_cases.py",
+            "kernel/subjects/upstream_fp8.py",
+        ],
         "entries": [
             {
                 "symbol": entry["symbol"],
@@ -83,22 +94,42 @@ def build(root: pathlib.Path) -> dict[str, Any]:
                 **{key: entry.get(key) for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")},
             }
             for entry in entries
+        ]
+        + [
+            {
+                "symbol": symbol,
+                "source": QUANTISE,
+                "max_registers": 128,
+                "requires": [],
+                "max_waits_per_hgmma": None,
+                "dynamic_shared_bytes": 0,
+            }
+            for symbol in BLOCK_ENTRIES
         ],
     }
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Name all kernels of 16-bit types, because any of them may serve a case. The work is not counted."""
-    upstream_cases.check(params["sample"], params["group"])
+    """Name all kernels of 16-bit types, or all of E4M3, because any of them may serve a case. The work is not counted."""
+    _get_sets(params["group"]).check(params["sample"], params["group"])
     if params.get("package", PACKAGES[0]) not in PACKAGES:
         raise ValueError(f"package: must be one of {', '.join(PACKAGES)}, is {params['package']!r}")
-    return {"flops": 0.0, "bytes": 0.0, "entries": list(_list_entries())}
+    return {"flops": 0.0, "bytes": 0.0, "entries": list(_list_entries(is_fp8=_is_fp8(params["group"])))}
+
+
+def _is_fp8(group: str) -> bool:
+    return group.startswith("fp8-")
+
+
+def _get_sets(group: str) -> ModuleType:
+    return upstream_fp8 if _is_fp8(group) else upstream_cases
 
 
 @functools.cache
-def _list_entries() -> tuple[str, ...]:
+def _list_entries(*, is_fp8: bool) -> tuple[str, ...]:
     symbols = (entry["symbol"] for entry in build(KERNEL.parent)["entries"])
-    return tuple(symbol for symbol in symbols if "e4m3" not in symbol)
+    unused = ("_quantise_", "_block_", "_transpose_fp16", "_transpose_bf16")
+    return tuple(symbol for symbol in symbols if ("e4m3" in symbol) == is_fp8 and not any(name in symbol for name in unused))
 
 
 def load(library: pathlib.Path) -> None:
@@ -115,17 +146,18 @@ def cases(params: Mapping[str, Any], seed: int) -> list[tuple[str, list[str], An
         raise ValueError(f"package: this process has {_package}, so {package} needs another")
     _package = package
     load_tests()
-    chosen = upstream_cases.choose(params["sample"], params["group"], seed)
-    return [(str(case), list(upstream_cases.list_features(case)), case) for case in chosen]
+    sets = _get_sets(params["group"])
+    return [(str(case), list(sets.list_features(case)), case) for case in sets.choose(params["sample"], params["group"], seed)]
 
 
 def run_case(case: Any) -> None:
     """Run a test. AssertionError: it is wrong. NotImplementedError: an argument is refused by name."""
     tests = load_tests()
     has_values = case.test in {"output", "varlen_output", "kvcache"}
-    product = _restrict(case.dv or dict(case.params)["d"]) if has_values else itertools.product
-    tests.itertools = SimpleNamespace(product=product)
     arguments = case.arguments
+    chunk = arguments.pop("chunk", None)
+    product = _restrict(case.dv or dict(case.params)["d"], chunk=chunk) if has_values else itertools.product
+    tests.itertools = SimpleNamespace(product=product)
     if "dtype" in arguments:
         arguments["dtype"] = getattr(tests.torch, DTYPES[arguments["dtype"]])
     skipped = importlib.import_module("pytest").skip.Exception
@@ -140,8 +172,8 @@ def run_case(case: Any) -> None:
         raise
 
 
-def _restrict(dv: int) -> Any:
-    """Return a product that has one dimension of values in its first call: the outer loop of a test."""
+def _restrict(dv: int, *, chunk: bool | None = None) -> Any:
+    """Return a product that has one dimension of values in its first call: the outer loop of a test. Of chunks, all or one."""
     outer = [dv]
 
     def product(first: list[Any], second: list[Any]) -> Any:
@@ -149,7 +181,7 @@ def _restrict(dv: int) -> Any:
             return itertools.product(first, second)
         if dv not in first:
             raise ValueError(f"upstream has no values of dimension {dv}, only of {first}")
-        return itertools.product([outer.pop()], second)
+        return itertools.product([outer.pop()], [size for size in second if chunk is None or (size != 0) == chunk])
 
     return product
 
@@ -205,6 +237,8 @@ def _compare(tests: Any) -> None:
         ours = {name: {str(_typed(tests, name, value)) for value in values} for name, values in axes.items()}
         if test in upstream_cases.SHAPES:
             ours[upstream_cases.LENGTHS] = {str(tuple(map(int, s.split("x")))) for s in upstream_cases.SHAPES[test].split()}
+        if test in upstream_fp8.TESTS:
+            ours["dtype"].add(str(_typed(tests, "dtype", "e4m3")))
         if given != ours:
             names = sorted(name for name in {*given, *ours} if given.get(name) != ours.get(name))
             raise ValueError(f"test_flash_attn_{test}: {names[0]}: upstream has {given.get(names[0])}, we {ours.get(names[0])}")

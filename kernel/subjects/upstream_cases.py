@@ -1,4 +1,4 @@
-"""The cases of FlashAttention-3's own tests, ``hopper/test_flash_attn.py``, without FP8 and backward.
+"""The cases of FlashAttention-3's own tests, ``hopper/test_flash_attn.py``, without FP8 (upstream_fp8.py) and backward.
 
 That file draws its inputs and asserts. Here are the values of its parameters, without cases that it skips or that differ in nothing but
 random numbers. ``plan`` puts the cases of one seed into an order of which every sample is a beginning. First come cases that hold every pair

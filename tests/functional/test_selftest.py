@@ -24,7 +24,10 @@ sys.path.insert(0, str(ROOT / "tools/docs"))
 import generate
 
 FILE = ROOT / "gates/selftest.toml"
-OTHERS = {name: ROOT / f"gates/{name}-selftest.toml" for name in ("multi-gpu", "upstream")}
+OTHERS = {name: ROOT / f"gates/{name}-selftest.toml" for name in ("multi-gpu", "upstream", "fp8-quantise", "fp8")}
+"""The self-tests of further suites, by the beginning of their files' names."""
+ADDED = {"invariance": ROOT / "gates/invariance-selftest.toml"}
+"""Those of suites whose other gates and kernels are the default suite's."""
 SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
 SECONDS = 20.0
 NOT_RECORDED = {"no-slower", "no-drift"}
@@ -78,7 +81,9 @@ def test_the_self_test_takes_a_gpu_for_ten_minutes_at_most() -> None:
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_every_gate_that_ships_has_a_defect(file: Path) -> None:
     guards = next((own for prefix, own in OTHERS.items() if file.stem.startswith(prefix)), FILE)
-    caught = [Detection(defect=defect, reason=defect.reason, red=True, seconds=None) for defect in load_selftest(guards).defects]
+    files = [guards, *(own for prefix, own in ADDED.items() if file.stem.startswith(prefix))]
+    defects = [defect for own in files for defect in load_selftest(own).defects]
+    caught = [Detection(defect=defect, reason=defect.reason, red=True, seconds=None) for defect in defects]
     assert gates_without_a_defect(caught, gates(file)) == ()
 
 

@@ -19,6 +19,8 @@ ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
     *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_ragged_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
+    *(f"flashcore_decode_warpgroup_d{d}_{dtype}" for d in (64, 128) for dtype in DTYPES),
+    *(f"flashcore_decode_deterministic_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_d{d}_{dtype}_e4m3" for d in (64, 128, 256) for dtype in (*DTYPES, "e4m3")),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
     "flashcore_attention_varlen_prepare",
@@ -26,13 +28,15 @@ ENTRY_FUNCTIONS = {
 LOCAL = {
     *(f"flashcore_attention_{kind}_{paged}d{d}_{dtype}" for kind in ("local", "cap") for paged in ("", "paged_") for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_local_{ragged}d{d}_{dtype}" for ragged in ("", "ragged_") for d in (64, 128, 256) for dtype in DTYPES),
+    *(f"flashcore_decode_local_warpgroup_d{d}_{dtype}" for d in (64, 128) for dtype in DTYPES),
 }  # fmt: skip
 """Their timed rows would need limits of their own. kernel/TUNING-windows.md has their times."""
 PAGED = {
     *(name.replace("fwd_", "fwd_paged_") for name in ENTRY_FUNCTIONS if "attention_fwd" in name),
     "flashcore_attention_paged_prepare",
 }
-E4M3 = {"flashcore_e4m3_fwd_d128_full", "flashcore_e4m3_fwd_d128_causal"}
+E4M3 = {f"flashcore_e4m3_fwd_d{d}_{mask}" for d in (64, 128, 256) for mask in ("full", "causal")}
+E4M3_BLOCK = {name.replace("fwd", "block") for name in E4M3}
 TRANSPOSE = {f"flashcore_e4m3_transpose_{dtype}" for dtype in (*DTYPES, "e4m3")}
 PAGED_IN_TIME = {"flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"}
 """Of pages one is timed: their consumers have the instructions of packed rows, and twelve rows would take half a minute."""
@@ -69,13 +73,15 @@ def launches(plan, kind):
 
 
 def test_every_entry_function_is_checked_in_every_way(hopper):
-    everything = ENTRY_FUNCTIONS | PAGED | E4M3 | TRANSPOSE | LOCAL
+    everything = ENTRY_FUNCTIONS | PAGED | E4M3 | E4M3_BLOCK | TRANSPOSE | LOCAL
     assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == everything
     for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
         assert set(launches(hopper, kind)) == everything
     for kind in (Kind.PROFILE, Kind.TIMING):  # the loop over an E4M3 cache is the same for every type of query
         measured = set(launches(hopper, kind))
-        assert {symbol for symbol in ENTRY_FUNCTIONS if not symbol.endswith("_e4m3") and "ragged" not in symbol} <= measured
+        like_decode = ("_e4m3", "ragged", "warpgroup", "deterministic")
+        assert {symbol for symbol in ENTRY_FUNCTIONS if not any(kind in symbol for kind in like_decode)} <= measured
+        assert "flashcore_decode_deterministic_d128_bf16" in measured
         assert measured >= E4M3
         assert "flashcore_decode_ragged_d128_bf16" in measured  # its loop is that of decode
         assert measured & PAGED == PAGED_IN_TIME

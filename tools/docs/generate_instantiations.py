@@ -49,32 +49,61 @@ LOCAL = ",\n        .local = true, .softcap = {softcap}"
 
 E4M3 = f"{ATTENTION}, .flush_interval = {{flush_interval}}"
 
+E4M3_SHARED = """\
+#include "{header}"
+
+namespace {{
+struct Tuning {{
+    static constexpr flashcore::attention::Config config = {{
+        %(config)s}};
+    static constexpr flashcore::attention::e4m3::Softmax softmax = {{
+        .offset = {offset}, .polynomials = {polynomials}, .rounded_sums = {rounded_sums}, .half_packing = {half_packing}%(block)s}};
+    static constexpr flashcore::attention::e4m3::Products products = {{.columns = {product_columns}}};
+}};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = {dynamic_shared_bytes};
+static_assert(kSharedBytes == flashcore::attention::e4m3::shared_bytes(Tuning::config, Tuning::softmax),
+              "kernel/variants.toml must agree");
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    {symbol}(const __grid_constant__ flashcore::attention::%(params)s params) {{
+    flashcore::attention::e4m3::forward<Tuning>(params);
+}}
+
+extern "C" const flashcore::attention::%(variant)s {symbol}_variant = {{
+    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::attention::%(params)s>}};
+"""
+
 TRANSPOSE = """\
 #include "{header}"
 
 namespace {{
 constexpr int kThreads = {threads};
+constexpr int kColumns = {columns};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::TransposeParams params) {{
-    flashcore::attention::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads>(params);
+    const __grid_constant__ flashcore::attention::e4m3::TransposeParams params) {{
+    flashcore::attention::e4m3::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads, kColumns>(params);
 }}
 
-extern "C" const flashcore::attention::TransposeVariant {symbol}_variant = {{
+extern "C" const flashcore::attention::e4m3::TransposeVariant {symbol}_variant = {{
     {{kThreads, flashcore::DType::{dtype}}},
-    flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::TransposeParams>}};
+    flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::e4m3::TransposeParams>}};
 """
 
 DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
 
-DECODE_RAGGED = f"{DECODE}, .ragged = true"
+DECODE_RAGGED = f"{DECODE}, .ragged = true{{warpgroup}}"
 
-DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true"
+DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true{{warpgroup}}"
 
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
+
+DECODE_GATHER = f"{DECODE}, .ragged = true, .local = true,\n        .gathered = true, .producer_warps = {{producer_warps}}"
 
 STREAM = """\
 #include "{header}"
@@ -126,8 +155,18 @@ TEMPLATES = {
     "varlen": VARLEN,
     "e4m3": TILED
     % {"space": "attention", "config": E4M3, "function": "forward", "variant": "Fp8AttentionVariant", "params": "Fp8Params"},
+    "e4m3_shared": E4M3_SHARED % {"config": E4M3, "block": "", "params": "Fp8Params", "variant": "Fp8AttentionVariant"},
+    "e4m3_block": E4M3_SHARED
+    % {"config": E4M3, "block": ", .block_scales = true", "params": "e4m3::BlockParams", "variant": "e4m3::BlockVariant"},
     "e4m3_transpose": TRANSPOSE,
-    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
+    "decode": TILED
+    % {
+        "space": "decode",
+        "config": f"{DECODE}{{deterministic}}",
+        "function": "decode",
+        "variant": "DecodeVariant",
+        "params": "Params",
+    },
     "decode_ragged": TILED
     % {
         "space": "decode",
@@ -146,6 +185,14 @@ TEMPLATES = {
     },
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
+    "decode_gather": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_GATHER,
+        "function": "decode",
+        "variant": "GatherDecodeVariant",
+        "params": "GatherParams",
+    },
     "stream": STREAM,
 }
 PARAMS = {
@@ -154,16 +201,20 @@ PARAMS = {
     "e4m3": "Fp8Params",
     "decode_fp8": "Fp8Params",
     "decode_ragged": "RaggedParams",
+    "decode_gather": "GatherParams",
 }
 LISTED = {
     "attention": "attention/variants.h",
     "attention_local": "attention/local_variants.h",
     "e4m3": "attention/e4m3_variants.h",
+    "e4m3_shared": "attention/e4m3_shared_variants.h",
+    "e4m3_block": "attention/e4m3_block_variants.h",
     "e4m3_transpose": "attention/e4m3_transpose_variants.h",
     "decode": "decode/variants.h",
     "decode_ragged": "decode/ragged_variants.h",
     "decode_fp8": "decode/fp8_variants.h",
     "decode_local": "decode/local_variants.h",
+    "decode_gather": "decode/gather_variants.h",
 }
 """Operations whose launchers choose among several entry functions, and the header that lists these."""
 
@@ -182,6 +233,8 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
                 **entry,
                 "header": group["header"],
             }
+            fields["deterministic"] = ", .deterministic = true" if fields.get("deterministic") else ""
+            fields["warpgroup"] = ", .warpgroup = true" if fields.get("warpgroup") else ""
             fields["params"] = PARAMS.get(subject, "PagedParams" if fields["paged_kv"] else "Params")
             fields |= {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
             if "dtype" in entry:

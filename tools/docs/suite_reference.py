@@ -42,6 +42,7 @@ class BuildTable(Table):
     fused_multiply_add: bool = True
     extended_lambda: bool = False
     relaxed_constexpr: bool = False
+    hidden_symbols: bool = False
     defines: tuple[str, ...] = ()
     libraries: tuple[Literal[options.LIBRARIES], ...] = ()
 
@@ -81,6 +82,7 @@ KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
         "fused_multiply_add": ("Multiplications and additions are fused.", "true"),
         "extended_lambda": ("Lambdas may run on the device.", "false"),
         "relaxed_constexpr": ("The device may call `constexpr` functions of the host.", "false"),
+        "hidden_symbols": ("The library exports only what its source marks with default visibility.", "false"),
         "defines": ("`NAME` or `NAME=VALUE`.", "none"),
         "libraries": ("Libraries that are found on the machine and hashed.", "none"),
     },

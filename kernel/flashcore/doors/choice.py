@@ -18,6 +18,7 @@ LOG = logging.getLogger("flashcore")
 HOPPER = (9, 0)
 SERVED: dict[str, tuple[str, str]] = {
     "attention": ("flashcore._attention", "attention"),
+    "attention_e4m3": ("flashcore._e4m3", "attention_e4m3"),
     "attention_varlen": ("flashcore._varlen", "attention_varlen"),
     "flash_attn_func": ("flashcore._flash", "flash_attn_func"),
     "flash_attn_varlen_func": ("flashcore._flash", "flash_attn_varlen_func"),

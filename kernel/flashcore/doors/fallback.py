@@ -60,6 +60,8 @@ def choose_shape(capability: tuple[int, int], head_dim: int, rows: int) -> Shape
 
 def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Return the result, or None for arguments that the kernel does not serve."""
+    if name not in _TRANSLATIONS:  # E4M3
+        return None
     prepared = _TRANSLATIONS[name](*arguments, **options)
     if prepared is None:
         return None

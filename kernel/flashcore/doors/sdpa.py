@@ -3,7 +3,7 @@
 ``activate()`` puts FlashCore in the place of PyTorch's FlashAttention kernel, and asks PyTorch to prefer that kernel to cuDNN's.
 ``torch.nn.attention.activate_flash_attention_impl("flashcore")`` does the same after an import of this module. ``deactivate()`` restores both.
 
-Only the forward is replaced. PyTorch's own backward reads its output and log-sum-exp. What FlashCore refuses goes to PyTorch's kernel,
+E4M3 has operators of its own, the overloads ``quantized``. Only the forward is replaced. PyTorch's own backward reads its output and log-sum-exp. What FlashCore refuses goes to PyTorch's kernel,
 which is called by its handle and not by its name, so that it cannot come back here.
 """
 
@@ -42,12 +42,12 @@ class Handle:
 
     def __init__(self) -> None:
         self.library: Any = torch.library.Library("aten", "IMPL")
-        kernels = [(name, kernel) for name, kernel in IMPLEMENTATIONS.items() if hasattr(torch.ops.aten, name)]
-        previous = {name: torch.library.get_kernel(f"aten::{name}", KEY) for name, _ in kernels}
+        previous = {name: _find_kernel(name) for name in IMPLEMENTATIONS}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that a kernel is overridden
-            for name, kernel in kernels:
-                self.library.impl(name, functools.partial(kernel, previous[name]), KEY, with_keyset=True, allow_override=True)
+            for name, kernel in IMPLEMENTATIONS.items():
+                if previous[name] is not None:
+                    self.library.impl(name, functools.partial(kernel, previous[name]), KEY, with_keyset=True, allow_override=True)
         self.order = _prefer_flash()
 
     def remove(self) -> None:
@@ -58,6 +58,19 @@ class Handle:
         self.library = None
         if torch._C._get_sdp_priority_order() == _put_first(self.order):  # noqa: SLF001 - sdpa_kernel has no setter
             torch._C._set_sdp_priority_order(self.order)  # noqa: SLF001 - as above
+
+
+def _find_kernel(name: str) -> Any:
+    """Return PyTorch's kernel of an operator. None if this version has no such operator, or of E4M3 no kernel."""
+    packet, _, overload = name.partition(".")
+    if (overload or "default") not in getattr(getattr(torch.ops.aten, packet, None), "overloads", list)():
+        return None
+    try:
+        return torch.library.get_kernel(f"aten::{name}", KEY)
+    except RuntimeError:
+        if overload:
+            return None
+        raise
 
 
 def _prefer_flash() -> list[int]:
@@ -113,9 +126,49 @@ def _forward_in_place(previous: Any, keys: Any, out: Any, query: Any, key: Any, 
     return attempt(DOOR, ours, lambda: previous.call_boxed(keys, out, query, key, value, *rest, **options), PREVIOUS)
 
 
+def _scaled_dot_product_e4m3(
+    previous: Any, keys: Any, query: Any, key: Any, value: Any, q_scale: Any, k_scale: Any, v_scale: Any, dropout_p: float = 0.0,
+    is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """Compute (batch, heads, rows, d) of E4M3 in bfloat16. Factors are (batch, KV heads)."""
+
+    def ours() -> Any:
+        _refuse(dropout_p=dropout_p or None, return_debug_mask=return_debug_mask or None)
+        out = torch.empty_like(query, dtype=torch.bfloat16)
+        rows = [tensor.transpose(1, 2) for tensor in (query, key, value, out)]
+        lse = _compute_e4m3(rows[:3], (q_scale, k_scale, v_scale), rows[3], is_causal, scale)[1]
+        return out, lse, None, None, query.shape[2], key.shape[2], *_make_rest(query)
+
+    def theirs() -> Any:
+        rest = (q_scale, k_scale, v_scale, dropout_p, is_causal, return_debug_mask)
+        return previous.call_boxed(keys, query, key, value, *rest, scale=scale)
+
+    return attempt(DOOR, ours, theirs, PREVIOUS)
+
+
+def _forward_e4m3(previous: Any, keys: Any, query: Any, key: Any, value: Any, *rest: Any, **options: Any) -> Any:
+    """Compute (batch, rows, heads, d) of E4M3. Packed sequences and windows are refused."""
+
+    def ours() -> Any:
+        starts_q, starts_k, _, _, dropout, is_causal, debug, *scales = rest
+        refused = {name: options.get(name) for name in ("window_size_left", "window_size_right", "seqused_k", "alibi_slopes")}
+        _refuse(dropout_p=dropout or None, return_debug_mask=debug or None, cum_seq_q=starts_q, cum_seq_k=starts_k, **refused)
+        return *_compute_e4m3((query, key, value), scales, None, is_causal, options.get("scale")), *_make_rest(query)
+
+    return attempt(DOOR, ours, lambda: previous.call_boxed(keys, query, key, value, *rest, **options), PREVIOUS)
+
+
+def _compute_e4m3(tensors: Any, scales: Any, out: Any, causal: bool, scale: float | None) -> tuple[Any, Any]:
+    factors = dict(zip(("q_scale", "k_scale", "v_scale"), scales, strict=True))
+    out, lse = serve("attention_e4m3", *tensors, door=DOOR, out=out, causal=causal, scale=scale, return_lse=True, **factors)
+    return out, _mark_empty_rows(lse)
+
+
 IMPLEMENTATIONS = {
     "_scaled_dot_product_flash_attention": _scaled_dot_product,
+    "_scaled_dot_product_flash_attention.quantized": _scaled_dot_product_e4m3,
     "_flash_attention_forward": _forward,
+    "_flash_attention_forward.quantized": _forward_e4m3,
     "_flash_attention_forward_no_dropout_inplace": _forward_in_place,
 }
 

@@ -107,3 +107,23 @@ def flash_attn_with_kvcache(
         kept = [t[:length] for t in own]
         results.append(attend(q[b], *kept, **options))
     return _finish(results, torch.stack, None, return_lse, 0)
+
+
+def attention_e4m3(
+    q: Any, k: Any, v: Any, *, causal: bool, scale: Any, return_lse: bool, out: Any, q_scale: Any, k_scale: Any, v_scale: Any
+) -> Any:
+    """Compute E4M3 with factors (batch, KV heads), in bfloat16."""
+    if q.dtype is not torch.float8_e4m3fn:
+        raise ValueError(f"q: must be E4M3, is {q.dtype}")
+    factors = [1.0 if factor is None else factor for factor in (q_scale, k_scale, v_scale)]
+    group = q.shape[2] // k.shape[2]
+    spread = [
+        f if isinstance(f, float) else f.repeat_interleave(n, dim=1)[:, None, :, None]
+        for f, n in zip(factors, (group, 1, 1), strict=True)
+    ]
+    rows = [x.float() * factor for x, factor in zip((q, k, v), spread, strict=True)]
+    result, lse = attention(*rows, causal=causal, scale=scale, return_lse=True)
+    if out is None:
+        out = torch.empty_like(result, dtype=torch.bfloat16)
+    out.copy_(result)
+    return (out, lse) if return_lse else out

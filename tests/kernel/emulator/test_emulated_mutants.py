@@ -42,7 +42,7 @@ MUTANTS = [
     Mutant("decode appends without a proxy fence", APPEND, "decode/producer.cuh", "ptx::fence_proxy_async();", "", "no fence.proxy.async"),
     Mutant("decode adds up splits without a fence", DECODE, "decode/merge.cuh", "bool is_last() const {\n        __threadfence();", "bool is_last() const {", "race"),
     Mutant("decode swaps the halves of a pair", DECODE, "ptx/math.cuh", '"cvt.rn.f16x2.f32 %0, %1, %2;"', '"cvt.rn.f16x2.f32 %0, %2, %1;"', "wrong values"),
-    Mutant("decode counts one warp too many", LONG, "decode/shared_storage.cuh", "ring.init(kConfig.consumer_warps);\n        ptx", "ring.init(kConfig.consumer_warps + 1);\n        ptx", "deadlock"),
+    Mutant("decode counts one warp too many", LONG, "decode/shared_storage.cuh", "ring.init(kConfig.consumer_warps, kConfig.gathered", "ring.init(kConfig.consumer_warps + 1, kConfig.gathered", "deadlock"),
     Mutant("decode expects too few bytes", DECODE, "decode/producer.cuh", "2 * boxes * box_bytes", "boxes * box_bytes", "deadlock|asynchronous copy still writes"),
     Mutant("attention has another swizzle", ATTENTION, "sm90/smem_descriptor.cuh", "uint64_t{1} << 62;", "uint64_t{2} << 62;", "wrong values|wgmma|race"),
     Mutant("attention does not wait for PV", ATTENTION, ITERATION, "ptx::wgmma_wait<0>();\n        if constexpr (kFp8) ptx", "if constexpr (kFp8) ptx", "wrong values|in flight|asynchronous"),

@@ -25,7 +25,7 @@ def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
     import flashcore
 
     arguments = {**inputs, **changes}
-    del arguments["flash"]  # an option of the subject
+    del arguments["flash"], arguments["vary"]  # options of the subject
     result: tuple[Any, Any] = flashcore.decode(
         arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), return_lse=True, **arguments
     )

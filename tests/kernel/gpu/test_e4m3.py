@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.gpu
 D = 128
+
+
+@pytest.fixture(params=[64, 128, 256], autouse=True)
+def head_dim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "D", request.param)
 
 
 def draw(*shape: int, seed: int = 0, factor: float = 1.0) -> Any:
@@ -18,9 +24,7 @@ def draw(*shape: int, seed: int = 0, factor: float = 1.0) -> Any:
     return numbers.to(torch.float8_e4m3fn)
 
 
-def attend(
-    tensors: tuple[Any, Any, Any], *, causal: bool, scale: float = 1 / math.sqrt(D), factors: Any = (None,) * 3
-) -> tuple[Any, Any]:
+def attend(tensors: tuple[Any, Any, Any], *, causal: bool, scale: float, factors: Any = (None,) * 3) -> tuple[Any, Any]:
     import torch
 
     q, k, v = (x.double() for x in tensors)
@@ -68,7 +72,7 @@ def test_scores_that_rise_from_tile_to_tile(flashcore: Any, rise: float, keys: i
 
     left = (torch.arange(keys, 0, -1, device="cuda") // 128).float() * rise
     q, k = torch.zeros(1, 256, 1, D, device="cuda"), torch.zeros(1, keys, 1, D, device="cuda")
-    q[..., :8], q[..., 8:], k[..., 8:] = 1.0, draw(1, 256, 1, 120).float() * 0.05, draw(1, keys, 1, 120, seed=1).float() * 0.2
+    q[..., :8], q[..., 8:], k[..., 8:] = 1.0, draw(1, 256, 1, D - 8).float() * 0.05, draw(1, keys, 1, D - 8, seed=1).float() * 0.2
     for column in range(8):
         k[0, :, 0, column] = (left / (8 - column)).to(torch.float8_e4m3fn).float()
         left = left - k[0, :, 0, column]

@@ -84,7 +84,8 @@ def run_workload(folder: Path, kind: str, text: str, *, entries: tuple[str, ...]
 
 def test_a_correct_subject_is_measured(tmp_path):
     readings = run_workload(tmp_path, "correctness", "")["readings"]
-    assert readings == {"finite/bad-values": 0, "repeat/differing-runs": 0, "diff/max": 0, "error/ratio": 0}
+    assert set(readings) > {"error/rms", "error/rms-ratio"}
+    assert set(readings.values()) == {0}
     outcome = run_workload(tmp_path, "timing", "")
     assert outcome.get("missing", {}).get("code") in {None, "unsettled"}
     assert outcome["megacycles"] > 0

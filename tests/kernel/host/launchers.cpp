@@ -7,15 +7,19 @@
 
 #include "flashcore/attention/abi.h"
 #include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3/block_params.h"
+#include "flashcore/attention/e4m3/transpose_params.h"
+#include "flashcore/attention/e4m3_block_variants.h"
+#include "flashcore/attention/e4m3_shared_variants.h"
 #include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
-#include "flashcore/attention/transpose_params.h"
 #include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/gather_variants.h"
 #include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
@@ -43,7 +47,8 @@ constexpr flashcore::attention::Config attention_config(std::string_view name) {
 }
 constexpr flashcore::attention::Config e4m3_config(std::string_view name) {
     auto config = attention_config(name);
-    config.head_dim = config.tile_m = 128;
+    config.tile_m = 128;
+    config.head_dim = name.find("d64") != name.npos ? 64 : name.find("d256") != name.npos ? 256 : 128;
     config.causal = name.find("causal") != name.npos;
     return config;
 }
@@ -65,6 +70,12 @@ constexpr flashcore::decode::Config local_decode_config(std::string_view name) {
     config.ragged = name.find("ragged") != name.npos;
     return config;
 }
+constexpr auto kGatherDecode = [] {
+    auto config = kDecode;
+    config.ragged = config.local = config.gathered = true;
+    config.producer_warps = 4;
+    return config;
+}();
 constexpr auto kFp8Decode = [] {
     auto config = kDecode;
     config.fp8_cache = true;
@@ -77,7 +88,10 @@ constexpr auto kFp8Decode = [] {
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define E4M3(name) extern "C" const flashcore::attention::Fp8AttentionVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_VARIANTS(E4M3)
-#define TRANSPOSE(name) extern "C" const flashcore::attention::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
+FLASHCORE_E4M3_SHARED_VARIANTS(E4M3)
+#define BLOCK(name) extern "C" const flashcore::attention::e4m3::BlockVariant name = {e4m3_config(#name), launch};
+FLASHCORE_E4M3_BLOCK_VARIANTS(BLOCK)
+#define TRANSPOSE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
 FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
 FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
@@ -88,6 +102,8 @@ FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
 #define DECODE_LOCAL(name) extern "C" const flashcore::decode::LocalDecodeVariant name = {local_decode_config(#name), launch};
 FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
+#define DECODE_GATHER(name) extern "C" const flashcore::decode::GatherDecodeVariant name = {kGatherDecode, launch};
+FLASHCORE_DECODE_GATHER_VARIANTS(DECODE_GATHER)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
@@ -189,6 +205,13 @@ FlashcoreDecodeArguments ragged() {
     return args;
 }
 
+// The same over pages of 8 keys.
+FlashcoreDecodeArguments gather() {
+    auto args = ragged();
+    args.page_size = 8;
+    return args;
+}
+
 FlashcoreE4m3Arguments e4m3() {
     auto args = attention<FlashcoreE4m3Arguments>();
     args.head_dim = 128;
@@ -277,6 +300,21 @@ int main() {
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 1024; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 48; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 8; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 8, args.local.enabled = 1; });
+    for (const int page : {1, 7, 32, 48, 1024}) {
+        check_call("gather", flashcore_decode, gather(), [&](auto& args) { args.page_size = page; });
+    }
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.local.enabled = 1; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.table_width = 0, args.page_table = nullptr; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.page_size = -1; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.total_q = 0; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.cache_dtype = 2; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.k.batch_stride = 4; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.v.head_stride = 60; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.k.batch_stride = int64_t{1} << 39; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.v.data = memory + 8; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.pages = 0; });
+    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.head_dim = 96; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cu_seqlens_q = nullptr; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });
@@ -294,8 +332,11 @@ int main() {
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 1, args.workspace_bytes = 128; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = 0, args.k.data = args.v.data = nullptr; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { --args.size; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.head_dim = 96; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.head_dim = 64; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 2; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.block_scales = 7; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.block_scales = 8; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.kv_heads = 3; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = -1; });
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.workspace_bytes -= 1; });
@@ -306,7 +347,7 @@ int main() {
     check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.q.data = nullptr; });
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto&) {});
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.dtype = 3; });
-    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.head_dim = 256; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.head_dim = 192; });
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.values = nullptr; });
     std::printf("launched %d\n", runtime::launched);
 

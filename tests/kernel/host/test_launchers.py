@@ -58,8 +58,25 @@ paged 1 min_queries: must be from 0 to 1073741824, but is -1
 varlen 1 min_queries: must be from 0 to 0, but is 1
 ragged 0
 ragged 0
-ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 48
-ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 8
+ragged 0
+ragged 0
+ragged 0
+gather 0
+gather 0
+gather 0
+gather 0
+gather 0
+gather 0
+gather 0
+gather 1 page_size: must be from 0 to 1073741824, but is -1
+gather 1 page_size: must be 0 (contiguous), or a power of two from 16 on, unless queries are packed, but is 8
+gather 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+gather 1 k: the page stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+gather 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+gather 1 k: the page stride must be a multiple of 16 bytes from 0 to below 2^40, but is 1099511627776 bytes
+gather 1 v: must be aligned to 16 bytes, but is 8 bytes past a multiple
+gather 1 pages: must be from 1 to 1073741824, but is 0
+gather 1 head_dim: must be 64, 128 or 256, but is 96
 ragged 1 cu_seqlens_q: must not be a null pointer
 ragged 1 total_q: must be from 0 to 1073741824, but is -1
 ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
@@ -77,8 +94,11 @@ e4m3 0
 e4m3 0
 e4m3 0
 e4m3 1 size: must be N, but is N. Use a library and a binding of the same version
-e4m3 1 head_dim: must be 128 for E4M3, but is 64
+e4m3 1 head_dim: must be 64, 128 or 256 for E4M3, but is 96
+e4m3 0
 e4m3 1 transposed: must be from 0 to 1, but is 2
+e4m3 0
+e4m3 1 block_scales: must be from 0 to 7, but is 8
 e4m3 1 heads: must be a multiple of kv_heads (3), but is 4
 e4m3 1 sk: must be from 0 to 1073741824, but is -1
 e4m3 1 workspace_bytes: must be at least 131200, but is 131199
@@ -89,7 +109,7 @@ e4m3 1 out: the head stride must be a multiple of 16 bytes from 0 to below 2^40,
 e4m3 1 q: must not be a null pointer
 transpose 0
 transpose 1 dtype: must be from 0 to 2, but is 3
-transpose 1 head_dim: must be from 128 to 128, but is 256
+transpose 1 head_dim: must be 64, 128 or 256 for E4M3, but is 192
 transpose 1 values: must not be a null pointer
 """
 WORKSPACES = """\
@@ -117,14 +137,15 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
         "-x",
         "c++",
     ]
-    sources = [HOST / "launchers.cpp", *sorted((KERNEL / "src").glob("*.cu"))]
+    launchers = [path for path in sorted((KERNEL / "src").glob("*.cu")) if "__global__" not in path.read_text(encoding="utf-8")]
+    sources = [HOST / "launchers.cpp", *launchers]
     subprocess.run(["g++", *options, *map(str, sources), "-o", str(program)], check=True, timeout=600)
     output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=600).stdout
     output = re.sub(r"size: must be \d+, but is \d+", "size: must be N, but is N", output)
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 18\n" + REFUSED_BY_E4M3 + "launched 24\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 28\n" + REFUSED_BY_E4M3 + "launched 38\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

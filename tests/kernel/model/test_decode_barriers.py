@@ -4,6 +4,9 @@ The agents are one producer, consumer warps, and TMA, which may deliver expected
 split to the work queue when the split's first copies are in flight. A warp pops the split, releases its slot at once, reads the
 tiles and releases them. Then it merges: statistics, then sums (once or twice 8 rows). A work tile with several splits also has
 partial results in the workspace, which warp 0 counts. A barrier separates the writes of one warp from the reads of another.
+
+Keys of small pages are copied by several producer warps, each its part of a tile. A warp's arrival happens when its copies have landed.
+The first of them pushes the splits.
 """
 
 from __future__ import annotations
@@ -33,18 +36,30 @@ class Ledger:
     warps: int = 2
     halves: int = 1  # passes over eight rows
     fixup: bool = False  # work tiles have several splits
+    copiers: int = 0  # producer warps that copy their part of every tile, 0: one that uses TMA
     mistake: str = ""
+
+    @property
+    def producers(self) -> int:
+        return max(self.copiers, 1)
 
     def arrivals(self, barrier: str) -> int:
         if self.mistake == f"one arrival frees a slot: {barrier}":
             return 1
         if self.mistake == f"an arrival is missing: {barrier}":
-            return self.warps + 1
+            return (self.producers if barrier == "tile full" else self.warps) + 1
+        if self.mistake == "one arrival fills a slot" and barrier == "tile full":
+            return 1
+        if barrier == "tile full":
+            return self.producers
         return self.warps if barrier.endswith("empty") else 1
 
 
 class Op(NamedTuple):
-    """One operation on a slot of a barrier or array: wait, arrive, expect_tx, write, check or sync. `what` is a parity, value or name."""
+    """One operation on a slot of a barrier or array: wait, arrive, expect_tx, copy, write, check or sync. `what` is a parity or value.
+
+    A warp's copies land in its part of the slot.
+    """
 
     kind: str
     name: str = ""
@@ -52,14 +67,17 @@ class Op(NamedTuple):
     what: object = None
 
 
-def producer(ledger: Ledger) -> list[Op]:
+def producer(ledger: Ledger, warp: int = 0) -> list[Op]:
     ops: list[Op] = []
     sent = 0
     for split, tiles in enumerate(ledger.splits):
         sends = [send(ledger, sent + tile, (split, tile)) for tile in range(tiles)]
         sent += tiles
-        sends.insert(tiles if ledger.mistake == "pushed when all its tiles are sent" else 1, push(ledger, split, split))
+        if warp == 0:
+            sends.insert(tiles if ledger.mistake == "pushed when all its tiles are sent" else 1, push(ledger, split, split))
         ops += [op for one in sends for op in one]
+    if warp > 0:
+        return ops
     if ledger.mistake == "a tile of a pushed split is never sent":
         del ops[-2:]
     return ops if ledger.mistake == "no end is pushed" else ops + push(ledger, len(ledger.splits), END)
@@ -68,7 +86,13 @@ def producer(ledger: Ledger) -> list[Op]:
 def send(ledger: Ledger, number: int, tile: object) -> list[Op]:
     slot, parity = number % ledger.slots, number // ledger.slots % 2
     wrong = ledger.mistake == "the producer waits for the wrong parity: tile"
-    return [Op("wait", "tile empty", slot, parity if wrong else 1 - parity), Op("expect_tx", "tile full", slot, tile)]
+    ops = [Op("wait", "tile empty", slot, parity if wrong else 1 - parity)]
+    if not ledger.copiers:
+        return [*ops, Op("expect_tx", "tile full", slot, tile)]
+    if ledger.mistake == "rows are copied before the slot is empty":
+        ops = []
+    early = ledger.mistake == "a warp arrives before its copies have landed"
+    return [*ops, Op("copy", "tile full", slot, tile), *([Op("arrive", "tile full", slot)] if early else [])]
 
 
 def push(ledger: Ledger, number: int, split: object) -> list[Op]:
@@ -125,7 +149,7 @@ class State(NamedTuple):
     waiting: frozenset[int]  # at the sync
     barriers: tuple[tuple[Barrier, ...], ...]
     cells: tuple[tuple[object, ...], ...]
-    copies: frozenset[tuple[int, object]]  # in flight: slot and tile
+    copies: frozenset[tuple[int, int, object]]  # in flight: slot, part and tile
 
 
 def put(items: tuple[T, ...], i: int, item: T) -> tuple[T, ...]:
@@ -135,14 +159,15 @@ def put(items: tuple[T, ...], i: int, item: T) -> tuple[T, ...]:
 class Machine:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.programs = [producer(ledger), *(consumer(ledger, warp) for warp in range(ledger.warps))]
+        self.programs = [producer(ledger, warp) for warp in range(ledger.producers)]
+        self.programs += [consumer(ledger, warp) for warp in range(ledger.warps)]
         self.arrivals = [ledger.arrivals(barrier) for barrier in BARRIERS]
 
     def start(self) -> State:
-        queue, slots, warps = self.ledger.queue, self.ledger.slots, self.ledger.warps
+        queue, slots, warps, producers = self.ledger.queue, self.ledger.slots, self.ledger.warps, self.ledger.producers
         barriers = tuple(((0, n, 0),) * size for n, size in zip(self.arrivals, (queue, queue, slots, slots), strict=True))
-        cells = tuple((None,) * size for size in (queue, slots, warps, warps, warps, 1))
-        return State((0,) * (1 + warps), frozenset(), barriers, cells, frozenset())
+        cells = tuple((None,) * size for size in (queue, slots * producers, warps, warps, warps, 1))
+        return State((0,) * (producers + warps), frozenset(), barriers, cells, frozenset())
 
     def finished(self, state: State) -> bool:
         return all(at == len(ops) for at, ops in zip(state.at, self.programs, strict=True)) and not state.copies
@@ -153,9 +178,14 @@ class Machine:
                 after = self.step(state._replace(at=put(state.at, agent, at + 1)), agent, ops[at])
                 if after is not None:
                     yield after
-        for slot, tile in state.copies:
-            landed = self.complete(state, "tile full", slot, copies=-1)._replace(copies=state.copies - {(slot, tile)})
-            yield self.write(landed, "tile", slot, tile)
+        arrives = self.ledger.copiers > 0 and self.ledger.mistake != "a warp arrives before its copies have landed"
+        for slot, part, tile in state.copies:
+            landed = state._replace(copies=state.copies - {(slot, part, tile)})
+            if not self.ledger.copiers:
+                landed = self.complete(landed, "tile full", slot, copies=-1)
+            elif arrives:
+                landed = self.complete(landed, "tile full", slot, arrivals=-1)
+            yield self.write(landed, "tile", slot * self.ledger.producers + part, tile)
 
     def step(self, state: State, agent: int, op: Op) -> State | None:
         kind, name, slot, what = op
@@ -163,16 +193,17 @@ class Machine:
             return None if state.barriers[BARRIERS.index(name)][slot][0] == what else state
         if kind == "arrive":
             return self.complete(state, name, slot, arrivals=-1)
-        if kind == "expect_tx":
-            state = state._replace(copies=state.copies | {(slot, what)})
-            return self.complete(state, name, slot, arrivals=-1, copies=1)
+        if kind in {"expect_tx", "copy"}:
+            state = state._replace(copies=state.copies | {(slot, agent, what)})
+            return state if kind == "copy" else self.complete(state, name, slot, arrivals=-1, copies=1)
         if kind == "write":
             return self.write(state, name, slot, what)
         if kind == "sync":
             waiting = state.waiting | {agent}
             return state._replace(waiting=frozenset() if len(waiting) == self.ledger.warps else waiting)
+        parts = self.ledger.producers if name == "tile" else 1
         held = state.cells[ARRAYS.index(name)]
-        for one in held if slot == ALL else held[slot : slot + 1]:
+        for one in held if slot == ALL else held[slot * parts : (slot + 1) * parts]:
             assert one == what, f"agent {agent} found {one} in {name}, expected {what}"
         return state
 
@@ -217,6 +248,9 @@ def search(ledger: Ledger) -> int:
         Ledger(splits=(1, 1), halves=2, fixup=True),
         Ledger(splits=(1, 2, 1), warps=3, halves=2, fixup=True),
         Ledger(splits=(1, 1, 7, 1, 1, 1), slots=5, queue=4),
+        Ledger(splits=(3, 1), copiers=2),
+        Ledger(splits=(1, 2, 1), copiers=2, queue=1, fixup=True),
+        Ledger(splits=(2,), copiers=3, warps=1),
     ],
     ids=repr,
 )
@@ -243,6 +277,10 @@ def test_no_interleaving_deadlocks_or_reads_missing_data(ledger: Ledger) -> None
         (Ledger(splits=(1, 1), mistake="weights before all statistics are there"), "in statistics"),
         (Ledger(splits=(1, 1), mistake="added up before all sums are there"), "in sums"),
         (Ledger(splits=(1,), halves=2, mistake="sums are overwritten while they are read"), "in sums"),
+        (Ledger(splits=(3,), copiers=2, mistake="one arrival fills a slot"), "in tile|deadlock"),
+        (Ledger(splits=(2,), copiers=2, mistake="an arrival is missing: tile full"), "deadlock"),
+        (Ledger(splits=(1,), copiers=2, mistake="a warp arrives before its copies have landed"), "in tile"),
+        (Ledger(splits=(3,), copiers=2, mistake="rows are copied before the slot is empty"), "in tile|deadlock"),
         (Ledger(splits=(1,), fixup=True, mistake="counted before all of the split is in the workspace"), "in partials"),
         (Ledger(splits=(1,), fixup=True, mistake="finished splits are read before they are counted"), "in finished"),
     ],

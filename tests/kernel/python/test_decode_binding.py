@@ -199,8 +199,8 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^k: elements share memory", make_cache(k=SHARED_ROWS, **NEW)),
     (r"^v: elements share memory", make_pages(v=torch.Tensor((40, 16, KV_HEADS, D), (256, 256, 128, 1)), **NEW)),
     (
-        r"^k: the page size must be one of 16, 64, 128, 256, is 32",
-        make_pages(k=torch.empty(40, 32, 2, D), v=torch.empty(40, 32, 2, D)),
+        "^k: pages must hold a power of two of keys from 16 on, unless queries are packed, hold 8",
+        make_pages(k=torch.empty(40, 8, 2, D), v=torch.empty(40, 8, 2, D)),
     ),
     (r"^page_table: must be int32 of shape \(3, pages", make_pages(page_table=torch.empty(3, 7, dtype=torch.int64))),
     (r"^page_table: must be int32 of shape \(3, pages", make_pages(page_table=torch.empty(2, 7, dtype=torch.int32))),

@@ -53,6 +53,19 @@ def test_packed_queries_count_only_what_is_served() -> None:
     assert subject.problem({**p, "causal": False})["flops"] == 4.0 * 2 * 64 * 10 * rows
 
 
+@pytest.mark.parametrize(
+    ("page", "kind"), [(0, "ragged_"), (16, "ragged_"), (1024, "ragged_"), (1, "gather_"), (8, "gather_"), (48, "gather_")]
+)
+def test_pages_without_a_box_have_entry_functions_of_their_own(page: int, kind: str) -> None:
+    subject = load()
+    built = {entry["symbol"] for entry in subject.build(ROOT)["entries"]}
+    p = {**BASE, "page": page, "packed": 4, "sq": 20}
+    assert subject.problem(p)["entries"] == [f"flashcore_decode_{kind}d64_fp16"]
+    name = f"flashcore_decode_{'gather_' if kind == 'gather_' else 'local_ragged_'}d64_fp16"
+    assert subject.problem({**p, "left": 30})["entries"] == [name]
+    assert name in built
+
+
 def test_length_distributions() -> None:
     subject = load()
     ragged = subject.sequences.LENGTHS["ragged"](32, 32768)
@@ -68,7 +81,8 @@ def test_length_distributions() -> None:
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 96}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 32}, "page"),
+        ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 96}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 1025}, "page"),
+        ({"page": 8}, "page"),
         ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
         ({"packed": 17}, "packed"), ({"packed": 2, "new": 1}, "packed"), ({"packed": 2, "flash": True}, "packed"),
     ],

@@ -14,10 +14,10 @@ SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 
 @pytest.mark.parametrize(
     ("queries", "page", "changes"),
-    [(17, 64, {}), (1, 48, {}), (16, 1, {}), (20, 100, {"page_table": None, "cache_seqlens": LENGTHS})],
+    [(17, 64, {}), (17, 1, {}), (20, 100, {"page_table": None, "cache_seqlens": LENGTHS})],
 )
 def test_what_decode_cannot_read_from_pages_is_a_varlen_prefill(bindings: Any, queries: int, page: int, changes: Any) -> None:
-    """Many queries, other page sizes, and sequences of a cache that are not adjacent, each as one page."""
+    """Many queries, and sequences of a cache that are not adjacent, each as one page."""
     pool = SEPARATE if changes else torch.empty(40, page, 2, 64)
     options = {"page_table": TABLE, "cache_seqlens": 44, **changes}
     q = torch.empty(3, queries, 4, 64)
@@ -45,7 +45,7 @@ def attend(bindings: Any, rows: int, page: int, longest: int | None, **changes: 
 
 
 @pytest.mark.parametrize("longest", [40, None])
-@pytest.mark.parametrize("page", [16, 32, 1024])
+@pytest.mark.parametrize("page", [1, 8, 16, 32, 48, 1024])
 def test_a_mixed_batch_is_a_decode_and_a_prefill(bindings: Any, page: int, longest: int | None) -> None:
     """vLLM's call: chunks of prompts and single tokens together, over pages. Each launch leaves the other's sequences alone."""
     (decode_name, decode), (name, call) = attend(bindings, 50, page, longest)
@@ -64,10 +64,10 @@ def test_packed_queries_that_are_all_few_are_one_decode(bindings: Any, longest: 
 
 @pytest.mark.parametrize(
     ("rows", "page", "changes"),
-    [(50, 48, {}), (50, 8, {}), (60, 16, {"longest": 20}), (50, 16, {"heads": 512}), (50, 16, {"heads": 512, "longest": 1})],
+    [(60, 16, {"longest": 20}), (50, 16, {"heads": 512}), (50, 16, {"heads": 512, "longest": 1})],
 )
 def test_what_decode_cannot_do_or_never_meets_is_one_prefill(bindings: Any, rows: int, page: int, changes: Any) -> None:
-    """Other page sizes, equally many queries, and too many heads per KV head."""
+    """Equally many queries, and too many heads per KV head."""
     ((name, call),) = attend(bindings, rows, page, changes.pop("longest", 40), **changes)
     assert (name, call.min_queries, call.total_q) == ("flashcore_attention_varlen", 0, rows)
 
@@ -80,13 +80,16 @@ def test_few_queries_fit_in_one_work_tile(bindings: Any, heads: int, dim: int, s
     assert (decode.sq, call.min_queries) == (short, short + 1)
 
 
-def test_equal_queries_over_pages_of_32_are_a_decode_of_packed_ones(bindings: Any) -> None:
-    q, pool = torch.empty(3, 2, 4, 64), torch.empty(40, 32, 2, 64)
+@pytest.mark.parametrize("window", [(-1, -1), (30, 0)])
+@pytest.mark.parametrize("page", [1, 7, 8, 16, 32, 48, 528, 1024])
+def test_equal_queries_over_pages_of_any_size_are_a_decode(bindings: Any, page: int, window: tuple[int, int]) -> None:
+    """Keys that are copied one by one need packed queries."""
+    q, pool = torch.empty(3, 2, 4, 64), torch.empty(40, page, 2, 64)
     out, lse = bindings.flashcore.flash_attn_with_kvcache(
-        q, pool, pool, cache_seqlens=LENGTHS, page_table=TABLE, return_softmax_lse=True
+        q, pool, pool, cache_seqlens=LENGTHS, page_table=TABLE, window_size=window, return_softmax_lse=True
     )
     ((name, call),) = bindings.kernels.calls
-    assert (name, call.sq, call.total_q, call.page_size) == ("flashcore_decode", 2, 6, 32)
+    assert (name, call.sq, call.total_q, call.page_size) == ("flashcore_decode", 2, 6 if page in {1, 7, 8, 48, 528} else 0, page)
     assert (out.shape, lse.shape) == ((3, 2, 4, 64), (3, 4, 2))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from flashcore_ci.worker import file_reads
 
 ROOT = Path(__file__).parents[3]
 TABLE = tomllib.loads((ROOT / "kernel/defects/mutants.toml").read_text(encoding="utf-8"))
+LISTS = re.compile(r'^#include "(flashcore/\w+/\w*variants\.h)"', re.MULTILINE)
 NAMES = [mutant["name"] for mutant in TABLE["mutant"]]
 
 
@@ -46,6 +48,18 @@ def test_a_mutant_is_the_real_kernel_with_its_edits(root: Path, name: str) -> No
     assert build["includes"] == [f"build/mutants/{name}/include", "kernel/include"]
     for file, _, new in next(mutant for mutant in TABLE["mutant"] if mutant["name"] == name)["edits"]:
         assert new in (root / f"build/mutants/{name}" / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mutant_lists_no_other_entry_function(root: Path, name: str) -> None:
+    """Or its library would need entry functions that it does not build."""
+    build = subject(name).build(root)
+    texts = [(root / file).read_text(encoding="utf-8") for file in build["launchers"]]
+    own = f"build/mutants/{name}/include"
+    headers = {root / own / name for text in texts for name in LISTS.findall(text)}
+    headers |= set((root / own).rglob("*variants.h"))
+    listed = {variant for path in headers for variant in re.findall(r"X\((\w+)_variant\)", path.read_text(encoding="utf-8"))}
+    assert listed <= {entry["symbol"] for entry in build["entries"]}
 
 
 def test_nothing_is_written_where_nothing_changed(root: Path) -> None:

@@ -31,16 +31,14 @@ def load(path: str) -> Any:
     return module
 
 
-subject = load("subjects/upstream.py")
-defects = load("defects/upstream.py")
+subject, defects = load("subjects/upstream.py"), load("defects/upstream.py")
 sets = defects.sound.upstream_cases = subject.upstream_cases  # which keep their plans
 Case = Any
 
 
 def served(count: int | None = None) -> tuple[Case, ...]:
     """Return the first cases of the order, or all."""
-    cases: tuple[Case, ...] = sets.plan(SEED)[:count]
-    return cases
+    return tuple(sets.plan(SEED)[:count])
 
 
 def pairs(cases: Iterable[Case]) -> set[Any]:
@@ -69,8 +67,10 @@ def test_12000_different_cases_are_there_and_the_order_is_that_of_the_seed() -> 
 def test_the_suite_holds_the_number_of_cases_of_every_group() -> None:
     suite = tomllib.loads((KERNEL.parent / "gates/upstream.toml").read_text(encoding="utf-8"))
     limits = {row["on"]: row["value"] for gate in suite["gate"] if gate["id"] == "upstream-served" for row in gate["limits"]}
-    assert limits == {f"*{g}-{n}": len(sets.choose(n, g, SEED)) for n in sets.SAMPLES for g in sets.GROUPS}
-    assert sum(limits.values()) == 12_000
+    fp8 = subject.upstream_fp8
+    counts = {f"*{g}-{fp8.SAMPLE}": len(fp8.choose(fp8.SAMPLE, g, SEED)) for g in fp8.GROUPS}
+    assert limits == {f"*{g}-{n}": len(sets.choose(n, g, SEED)) for n in sets.SAMPLES for g in sets.GROUPS} | counts
+    assert sum(limits.values()) - 12_000 == sum(counts.values()) == fp8.SAMPLE
     planted = tomllib.loads((KERNEL.parent / "gates/upstream-defects.toml").read_text())["workload"][0]["cases"]
     assert {case["defect"] for case in planted} == {*defects.FEATURES, *defects.BUGS}
     assert {workload["seed"] for workload in suite["workload"]} == {SEED}
@@ -234,11 +234,11 @@ def test_the_peer_refuses_what_its_package_was_built_without(tests: Any, monkeyp
 
 def test_the_library_has_all_kernels_and_the_digests_cover_the_whole_package() -> None:
     made = subject.build(KERNEL.parent)
-    symbols = {entry["symbol"] for entry in made["entries"]}
-    both = (load(f"subjects/{name}.py").build(KERNEL.parent) for name in ("attention", "decode"))
-    assert symbols == {entry["symbol"] for other in both for entry in other["entries"]}  # all that its launchers name
-    named = set(subject.problem({"sample": 600, "group": "dense"})["entries"])
-    assert named == {symbol for symbol in symbols if "e4m3" not in symbol}
+    others = [load(f"subjects/{name}.py").build(KERNEL.parent)["entries"] for name in ("attention", "decode", "e4m3")]
+    launched = {entry["symbol"] for entries in others for entry in entries}  # all that its launchers name
+    assert {entry["symbol"] for entry in made["entries"]} == launched | set(subject.BLOCK_ENTRIES)
+    named = subject.problem({"sample": 600, "group": "dense"})["entries"]
+    assert set(named) == {symbol for symbol in launched if "e4m3" not in symbol}
     assert {path.relative_to(KERNEL.parent).as_posix() for path in (KERNEL / "flashcore").rglob("*.py")} < set(made["binding"])
 
 
@@ -271,9 +271,12 @@ def marked(test: str) -> Any:
 
 
 def test_other_parameters_upstream_are_an_error() -> None:
-    tests: Any = SimpleNamespace(torch=SimpleNamespace(bfloat16="bf", float16="half", float32="float"))
+    tests: Any = SimpleNamespace(torch=SimpleNamespace(bfloat16="bf", float16="half", float32="float", float8_e4m3fn="fp8"))
     for test in sets.TESTS:
         setattr(tests, f"test_flash_attn_{test}", marked(test))
+        if test in subject.upstream_fp8.TESTS:
+            marks = getattr(tests, f"test_flash_attn_{test}").pytestmark
+            next(mark for mark in marks if mark.args[0] == "dtype").args[1].append("fp8")
     subject._compare(tests)
     tests.test_flash_attn_kvcache.pytestmark[3].args[1].append((True, True))
     with pytest.raises(ValueError, match="test_flash_attn_kvcache: causal,local: upstream has"):

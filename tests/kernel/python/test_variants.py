@@ -16,7 +16,15 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "kernel/variants.toml").read_text(encoding="utf-8"))
 ENTRIES = [{**TABLE["attention"]["tiles"][entry["tile"]], **entry} for entry in TABLE["attention"]["entries"]]
-DECODE = [{**TABLE["decode"]["tiles"][entry["tile"]], **entry} for entry in TABLE["decode"]["entries"]]
+DECODE_AND_DETERMINISTIC = [{**TABLE["decode"]["tiles"][entry["tile"]], **entry} for entry in TABLE["decode"]["entries"]]
+DETERMINISTIC = [entry for entry in DECODE_AND_DETERMINISTIC if entry.get("deterministic")]
+DECODE = [entry for entry in DECODE_AND_DETERMINISTIC if not entry.get("deterministic")]
+WARPGROUP = [
+    {**TABLE[group]["tiles"][entry["tile"]], **entry}
+    for group in ("decode_ragged", "decode_local")
+    for entry in TABLE[group]["entries"]
+    if entry["tile"].startswith("warpgroup")
+]
 SUBJECTS = ("attention", "decode", "stream")
 
 
@@ -85,20 +93,39 @@ def test_budgets_of_registers_and_shared_memory(entry: dict[str, Any]) -> None:
     assert entry["tile_m"] == 64 * warpgroups
 
 
-@pytest.mark.parametrize("entry", DECODE, ids=lambda entry: entry["symbol"])
+@pytest.mark.parametrize("entry", DECODE_AND_DETERMINISTIC, ids=lambda entry: entry["symbol"])
 def test_budgets_of_decode(entry: dict[str, Any]) -> None:
     warps, stages, d = entry["consumer_warps"], entry["stages"], entry["head_dim"]
-    assert entry["symbol"] == f"flashcore_decode_d{d}_{entry['dtype']}"
+    kind = "deterministic_" if entry.get("deterministic") else ""
+    assert entry["symbol"] == f"flashcore_decode_{kind}d{d}_{entry['dtype']}"
     tiles = 2 * stages * entry["tile_keys"] * d * 2
     merge = warps * 8 * (d + 4) * 4 + 2 * warps * 16 * 8
     slots = stages * 2 * 8 + 4 * (2 * 8 + 7 * 4) + 2 * 4 + 4
-    assert entry["dynamic_shared_bytes"] == -(-(tiles + merge + slots) // 1024) * 1024 <= 227 * 1024
+    folded = (16 if d == 256 else 32) * (d + 2 * d // 64) * 4 if kind else 0
+    shared = sum(-(-part // 1024) * 1024 for part in (tiles + merge + slots, folded))
+    assert entry["dynamic_shared_bytes"] == shared <= 227 * 1024
     warps_of_a_quarter = -(-(warps + 1) // 4)
     assert entry["max_registers"] <= min(16384 // 32 // warps_of_a_quarter // 8 * 8, 255)
 
 
+@pytest.mark.parametrize("entry", WARPGROUP, ids=lambda entry: entry["symbol"])
+def test_budgets_of_a_warpgroup(entry: dict[str, Any]) -> None:
+    stages = entry["stages"]
+    slots = stages * 2 * 8 + 4 * (2 * 8 + 9 * 4) + 2 * 4 + 4
+    tiles = 2 * stages * entry["tile_keys"] * entry["head_dim"] * 2
+    assert entry["dynamic_shared_bytes"] == -(-(tiles + slots) // 1024) * 1024 <= 227 * 1024
+    assert entry["consumer_warps"] * 16 == 64
+    assert entry["max_registers"] <= 255  # two warps of a quarter
+
+
 def test_one_decode_entry_for_every_head_dimension_and_type() -> None:
-    assert [(e["head_dim"], e["dtype"]) for e in DECODE] == [(d, t) for d in (64, 128, 256) for t in ("fp16", "bf16")]
+    for entries in (DECODE, DETERMINISTIC):
+        assert [(e["head_dim"], e["dtype"]) for e in entries] == [(d, t) for d in (64, 128, 256) for t in ("fp16", "bf16")]
+    assert [(e["head_dim"], e["dtype"]) for e in WARPGROUP] == [(d, t) for d in (64, 128) for t in ("fp16", "bf16")] * 2
+
+
+def test_entry_functions_are_a_budget() -> None:
+    assert sum(len(group["entries"]) for group in TABLE.values()) <= 120
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -126,10 +153,11 @@ def test_launchers_do_not_reach_device_code(name: str) -> None:
 
 
 def test_layers_of_the_headers() -> None:
-    """ptx < sm90 < core < attention, decode, stream: nothing includes what stands above it."""
-    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3}
-    for path in (ROOT / "kernel/include/flashcore").rglob("*.*h"):
-        own = path.parent.name
+    """ptx < sm90 < core < attention, decode, stream < quantise: nothing includes what stands above it."""
+    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3, "quantise": 4}
+    include = ROOT / "kernel/include/flashcore"
+    for path in include.rglob("*.*h"):
+        own = path.relative_to(include).parts[0]
         for other in re.findall(r'#include "flashcore/(\w+)/', path.read_text(encoding="utf-8")):
             assert other == own or order[other] < order[own], f"{path} includes {other}"
 

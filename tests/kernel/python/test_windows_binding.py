@@ -74,10 +74,19 @@ def test_sinks_have_one_logit_per_query_head(bindings: Any, sinks: Any) -> None:
         bindings.flashcore.attention(Q, K, K, sinks=sinks)
 
 
+class Sides(list[int]):
+    """A window as one tensor, which has no truth value."""
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+
+
 @pytest.mark.parametrize(
     ("options", "own"),
     [
         ({}, False),
+        ({"window_size": Sides([98, -1])}, True),
+        ({"window_size": Sides([-1, -1])}, False),
         ({"softcap": 30.0, "sinks": SINKS}, False),
         ({"window_size": (99, 1)}, False),
         ({"causal": True}, True),

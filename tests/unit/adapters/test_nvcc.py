@@ -161,6 +161,7 @@ def test_the_options_of_flashcore_are_those_of_its_recorded_evidence():
         ({"fused_multiply_add": False}, "-fmad=false"),
         ({"extended_lambda": True}, "--extended-lambda"),
         ({"relaxed_constexpr": True}, "--expt-relaxed-constexpr"),
+        ({"hidden_symbols": True}, "-fvisibility=hidden"),
         ({"defines": ("TILE=64",)}, "-DTILE=64"),
     ],
 )

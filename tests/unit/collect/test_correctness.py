@@ -30,6 +30,12 @@ def test_a_number_that_is_absent_is_missing_and_not_zero():
     assert len(readings) == 4
 
 
+def test_what_an_older_worker_did_not_know_is_absent():
+    assert "error/rms" not in dict(correctness.readings(GIVEN))
+    assert dict(correctness.readings({**GIVEN, "error/rms": 0.25}))["error/rms"] == Measured(value=0.25, unit="ratio")
+    assert dict(correctness.readings({**GIVEN, "error/rms-ratio": "nan"}))["error/rms-ratio"].code is Code.NOT_FINITE
+
+
 @pytest.mark.parametrize("given", ["many", None, []])
 def test_a_malformed_number_is_missing(given):
     reading = dict(correctness.readings({"diff/max": given}))["diff/max"]

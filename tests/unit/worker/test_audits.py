@@ -1,5 +1,6 @@
-"""What the audit asks about other streams, with stand-ins for the rest."""
+"""What the audit asks about other streams, and how far a launch may be off its reference, with stand-ins for the rest."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -42,3 +43,35 @@ def test_a_launch_of_a_group_may_wait_for_other_ranks(audit):
     asked = []
     audit(lambda observed, timed: asked.append(timed) or "", subject=object.__new__(RankSubject))
     assert asked == [float("inf")]
+
+
+@pytest.fixture
+def far_off(monkeypatch):
+    """Audit an output of 1 + ``error`` whose reference is off by ``own`` in its inputs' type, and not in float64."""
+
+    def run(error, own):
+        monkeypatch.setattr(audits.tensors, "upcast", lambda _: None)
+        monkeypatch.setattr(audits.tensors, "mean_error", lambda x, y: abs(x - y) / abs(y))
+        subject = SimpleNamespace(reference=lambda given: {"o": 1.0 if given is None else 1.0 + own})
+        return audits.is_far_off(subject, {"x": 0}, {"o": 1.0 + error})
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "own", "far"),
+    [
+        (0.01, 0.0, False),
+        (0.03, 0.0, True),
+        (0.03, 0.027, False),  # E4M3: exact sums of rounded probabilities are as far
+        (0.05, 0.02, True),
+        (math.nan, 0.02, True),
+        (0.03, math.inf, True),  # a reference that overflowed allows nothing
+        (0.03, math.nan, True),
+        (0.06, 1.0, False),
+        (0.07, 1.0, True),  # a reference that is wrong by far allows no more than E4M3 costs
+        (-1.0, 0.027, True),  # zeros
+    ],
+)
+def test_a_timed_launch_may_be_twice_as_far_as_its_reference(far_off, error, own, far):
+    assert far_off(error, own) is far

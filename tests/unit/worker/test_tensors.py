@@ -83,6 +83,33 @@ def test_an_error_where_none_is_allowed_is_infinite():
     assert compare(zeros, zeros, zeros.double())["error/ratio"] == 0
 
 
+def test_the_rms_error_is_relative_and_counts_all_elements():
+    exact = torch.tensor([3.0, 4.0, -math.inf], dtype=torch.float64)
+    readings = compare(exact + torch.tensor([0.3, 0.4, 0.0]), exact + torch.tensor([0.0, 1.0, 0.0]), exact)
+    assert readings["error/rms"] == pytest.approx(0.1)
+    assert readings["error/rms-ratio"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("ours", "low", "expected"), [
+    ([1.0, math.nan], [1.0, 2.0], ("nan", "nan")),
+    ([1.0, math.inf], [1.0, 2.5], ("inf", "inf")),
+    ([1.0, 2.0], [1.0, math.inf], (0.0, "nan")),  # a reference that overflowed allows nothing
+    ([1.0, 2.0], [1.0, 2.0], (0.0, 0.0)),
+    ([1.0, 2.5], [1.0, 2.0], (pytest.approx(0.5 / math.sqrt(5)), "inf")),
+])  # fmt: skip
+def test_no_rms_error_passes_that_is_no_number(ours, low, expected):
+    readings = compare(torch.tensor(ours), torch.tensor(low), torch.tensor([1.0, 2.0], dtype=torch.float64))
+    assert (readings["error/rms"], readings["error/rms-ratio"]) == expected
+
+
+def test_the_worst_output_counts():
+    zeros, ones = torch.zeros(2), torch.ones(2)
+    first, low, exact = {"a": ones * 1.5, "b": ones}, {"a": ones * 2, "b": ones}, {"a": ones.double(), "b": ones.double()}
+    readings = correctness._compare(first, low, exact, {})["readings"]
+    assert (readings["error/rms"], readings["error/rms-ratio"]) == (0.5, 0.5)
+    assert compare(zeros + 1e-3, zeros, zeros.double())["error/rms"] == "inf"
+
+
 def test_other_names_or_shapes_are_refused():
     zeros = torch.zeros(3)
     with pytest.raises(ValueError, match="lse"):

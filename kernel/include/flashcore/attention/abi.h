@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "flashcore/core/export.h"
 #include "flashcore/core/local_abi.h"
 #include "flashcore/core/operand.h"
 
@@ -32,7 +33,7 @@ struct FlashcoreAttentionArguments {
     FlashcoreLocal local;
 };
 
-extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);
+FLASHCORE_API int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);
 
 // Sequences of different lengths with packed rows. Sequence b has the queries cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1, and its
 // keys likewise. Lengths beyond the existing rows are cut off. The kernel accesses no rows outside a sequence, and output rows of
@@ -77,7 +78,7 @@ struct FlashcoreVarlenArguments {
     FlashcoreLocal local;
 };
 
-extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);
+FLASHCORE_API int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);
 
 // Bytes of device memory that such a launch needs. Only the batch matters. Returns -1 if the arguments are refused.
-extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments);
+FLASHCORE_API int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "flashcore/core/export.h"
 #include "flashcore/core/operand.h"
 
 struct FlashcoreE4m3Arguments {
@@ -17,7 +18,7 @@ struct FlashcoreE4m3Arguments {
     int64_t kv_heads;  // divides heads
     int64_t sq;
     int64_t sk;
-    int64_t head_dim;  // 128
+    int64_t head_dim;  // 64, 128 or 256
     FlashcoreOperand q;
     FlashcoreOperand k;
     FlashcoreOperand v;
@@ -37,11 +38,18 @@ struct FlashcoreE4m3Arguments {
     int64_t k_scale_head_stride;
     int64_t v_scale_batch_stride;
     int64_t v_scale_head_stride;
+    int64_t q_scale_block_stride;
+    int64_t k_scale_block_stride;
+    int64_t v_scale_block_stride;
+    // Bit 0: q_scale has one factor of each (batch, head, block of 64 queries). Bits 1 and 2: k_scale and v_scale have one of each
+    // (batch, KV head, block of 128 keys).
+    int32_t block_scales;
+    int32_t reserved;
 };
 
-extern "C" int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* arguments);
+FLASHCORE_API int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* arguments);
 
-// Transposes values and permutes them (attention/value_order.h) to E4M3 (batch, kv_heads, 128, sk rounded up to 128), contiguous.
+// Transposes values and permutes them (attention/value_order.h) to E4M3 (batch, kv_heads, head_dim, sk rounded up to 128), contiguous.
 // Values of 16 bits are divided by their factor, clamped to +-448 and rounded to the nearest.
 struct FlashcoreE4m3TransposeArguments {
     uint32_t size;
@@ -51,7 +59,7 @@ struct FlashcoreE4m3TransposeArguments {
     int64_t batch;
     int64_t kv_heads;
     int64_t sk;
-    int64_t head_dim;  // 128
+    int64_t head_dim;  // 64, 128 or 256
     FlashcoreOperand v;
     const float* v_scale;
     int64_t v_scale_batch_stride;
@@ -60,4 +68,4 @@ struct FlashcoreE4m3TransposeArguments {
     void* stream;
 };
 
-extern "C" int flashcore_e4m3_transpose(const FlashcoreE4m3TransposeArguments* arguments);
+FLASHCORE_API int flashcore_e4m3_transpose(const FlashcoreE4m3TransposeArguments* arguments);

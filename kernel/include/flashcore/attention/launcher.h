@@ -23,14 +23,16 @@ FLASHCORE_ATTENTION_LOCAL_VARIANTS(FLASHCORE_DECLARE)
 
 namespace flashcore::attention {
 
+namespace {  // each launcher has a table of its own: the loader would give one inline table to all libraries of a process
+
 #define FLASHCORE_ADDRESS(name) &name,
-inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)
-                                                  FLASHCORE_ATTENTION_LOCAL_VARIANTS(FLASHCORE_ADDRESS)};
+constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)
+                                                 FLASHCORE_ATTENTION_LOCAL_VARIANTS(FLASHCORE_ADDRESS)};
 #undef FLASHCORE_ADDRESS
 
 constexpr int kHeadDimStep = 8;  // the output is written in units of 16 bytes
 
-inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
+Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
     const int index = possible ? choose_variant(kVariants, std::size(kVariants), problem) : -1;
     if (index < 0 && problem.paged) {
@@ -44,6 +46,8 @@ inline Status find_variant(const Problem& problem, const AttentionVariant*& vari
     variant = kVariants[index];
     return Status::kOk;
 }
+
+}  // namespace
 
 constexpr int64_t kWrapStride = int64_t{1} << 34;         // bytes. kBatchRows of these strides are 2^64
 constexpr int64_t kVarlenStrideLimit = int64_t{1} << 33;  // bytes

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "flashcore/core/export.h"
+
 // DLTensor of dlpack.h.
 struct FlashcoreTensor {
     void* data;
@@ -50,4 +52,4 @@ inline uint64_t* write_tensor(const FlashcoreTensor& tensor, uint64_t* at) {
 // for None. After them comes everything else about each tensor, so tensors that differ only in their addresses give the same
 // words there. `words` needs room for count * (2 + 2 * 4) words. Returns the number of words. Returns -1 - i if object i is not a
 // tensor or has more than 4 dimensions.
-extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words);
+FLASHCORE_API int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words);

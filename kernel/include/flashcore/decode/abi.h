@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "flashcore/core/export.h"
 #include "flashcore/core/local_abi.h"
 #include "flashcore/core/operand.h"
 
@@ -15,8 +16,7 @@ struct FlashcoreDecodeArguments {
     int32_t deterministic;  // 1: the other sequences of the batch do not change a sequence's bits
     int32_t splits;         // most splits of a sequence's keys, 0: chosen by the launcher
     int32_t max_ctas;       // limit of the CTAs of the launch, 0: one per multiprocessor
-    int32_t page_size;      // keys of a page: 16, 64, 128 or 256, for packed queries any power of two from 16 on. 0: the cache
-                            // is contiguous
+    int32_t page_size;      // keys of a page: a power of two from 16 on, for packed queries any number. 0: the cache is contiguous
     float scale;            // factor of the scores before the softmax, any finite number
     int32_t check;          // 1: read lengths and page table back and refuse those outside the cache (synchronises)
     int64_t batch;
@@ -65,7 +65,7 @@ struct FlashcoreDecodeArguments {
     FlashcoreLocal local;  // not with caches of E4M3
 };
 
-extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments);
+FLASHCORE_API int flashcore_decode(const FlashcoreDecodeArguments* arguments);
 
 // Bytes of workspace for a launch with these arguments. Reads only the numbers, not the pointers. Returns -1 if they are refused.
-extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments);
+FLASHCORE_API int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments);

@@ -24,6 +24,12 @@ constexpr int32_t kE4m3 = static_cast<int32_t>(DType::kE4m3);
 inline bool has_fp8_cache(const Arguments& args) { return args.cache_dtype == kE4m3; }
 inline bool is_local(const Arguments& args) { return args.local.enabled != 0; }
 inline bool is_packed(const Arguments& args) { return args.total_q > 0; }
+inline bool is_power_of_two(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
+// TMA loads pages that whole groups of keys divide. Keys of other pages are copied one by one.
+inline bool is_gathered(const Arguments& args) {
+    return args.page_size > 0 && (args.page_size < kMmaKeys || !is_power_of_two(args.page_size));
+}
 inline DType cache_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? kE4m3 : args.dtype); }
 inline DType new_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? args.new_dtype : args.dtype); }
 
@@ -36,16 +42,11 @@ inline Status check_packed(const Arguments& args) {
     return fail(Status::kInvalidArgument, "total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits");
 }
 
-inline bool is_power_of_two(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
-
 inline Status check_cache(const Arguments& args) {
-    constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
-    bool supported = false;
-    for (const int size : kPageSizes) supported = supported || args.page_size == size;
-    if (is_packed(args) && args.page_size >= kMmaKeys && is_power_of_two(args.page_size)) supported = true;
-    if (!supported) {
-        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), %s, but is %d",
-                    is_packed(args) ? "or a power of two from 16 on" : "16, 64, 128 or 256", args.page_size);
+    FLASHCORE_RETURN_IF_FAILED(check_extent("page_size", args.page_size, 0));
+    if (is_gathered(args) && !is_packed(args)) {
+        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), or a power of two from 16 on, unless queries are packed, but is %d",
+                    args.page_size);
     }
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));

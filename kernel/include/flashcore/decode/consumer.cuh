@@ -57,7 +57,7 @@ public:
         }
     }
 
-private:
+protected:
     // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
     __device__ __forceinline__ SplitOf<Tuning> pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);
@@ -159,17 +159,23 @@ private:
         }
     }
 
+    // Log2 of the keys of a box. Keys that are copied one by one have one box per tile.
+    __device__ __forceinline__ int box_shift() const {
+        if constexpr (kConfig.gathered && max_heads(kConfig) == 1) return shift_of(kConfig.tile_keys);
+        return params_.box_shift;
+    }
+
     // Byte offset of a key of a tile. In a box, the columns of swizzle atoms of a head follow each other.
     __device__ __forceinline__ uint32_t tile_offset(const PackedRows& rows, int head, int key) const {
-        const int box = key >> params_.box_shift;
-        const int box_key = key - (box << params_.box_shift);
-        return (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * cache_bytes(kConfig) + box_key * kRowBytes;
+        const int box = key >> box_shift();
+        const int box_key = key - (box << box_shift());
+        return (((box * rows.heads + head) << box_shift()) * kConfig.head_dim) * cache_bytes(kConfig) + box_key * kRowBytes;
     }
 
     // Attends to a group of keys of one head, in parts of 16 that may be in different boxes and share a max.
     template <int kParts>
     __device__ __forceinline__ void attend_keys(const uint32_t (&offsets)[kParts], int first_key) {
-        const uint32_t atom_column_bytes = sm90::kSwizzleBytes << params_.box_shift;
+        const uint32_t atom_column_bytes = sm90::kSwizzleBytes << box_shift();
         const uint32_t keys = ptx::shared_address(shared_.k[ring_.slot]), values = ptx::shared_address(shared_.v[ring_.slot]);
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first key. The others are 1, 8 and 9 further
         float scores[2 * kParts][4] = {};
@@ -218,7 +224,7 @@ private:
     // Offset of 32 columns in a box.
     __device__ __forceinline__ uint32_t fp8_offset(int step) const {
         constexpr int kStepsPerAtom = kRowBytes / 32;
-        return step / kStepsPerAtom * (sm90::kSwizzleBytes << params_.box_shift) + ldmatrix_offset_(step % kStepsPerAtom);
+        return step / kStepsPerAtom * (sm90::kSwizzleBytes << box_shift()) + ldmatrix_offset_(step % kStepsPerAtom);
     }
 
     // Sets scores of keys that a row may not see to -infinity, whatever they were.

@@ -1,12 +1,20 @@
-// Attention over a KV cache for Hopper. One producer warp keeps tiles from memory in flight. Each consumer warp attends to its
+// Attention over a KV cache for Hopper. One producer warp, or a few, keep tiles from memory in flight. Each consumer warp attends to its
 // part of them with mma.sync. kernel/README.md has the schedule and the ledger of every barrier.
 #pragma once
 
 #include "flashcore/core/launch.cuh"
 #include "flashcore/decode/consumer.cuh"
+#include "flashcore/decode/gather_producer.cuh"
 #include "flashcore/decode/producer.cuh"
+#include "flashcore/decode/segment_consumer.cuh"
+#include "flashcore/decode/warpgroup_consumer.cuh"
 
 namespace flashcore::decode {
+
+template <class Tuning>
+using FewRowsConsumerOf = std::conditional_t<Tuning::config.deterministic, SegmentConsumer<Tuning>, Consumer<Tuning>>;
+template <class Tuning>
+using ConsumerOf = std::conditional_t<Tuning::config.warpgroup, WarpgroupConsumer<Tuning>, FewRowsConsumerOf<Tuning>>;
 
 template <class Tuning>
 struct Assumptions {
@@ -21,11 +29,25 @@ struct Assumptions {
     static_assert(kConfig.consumer_warps <= 8, "a warp merges one row of each row tile");
     static_assert(kMmaKeys == Traits::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == Traits::kBytes,
                   "keys and rows must be those of one mma");
+    static_assert(!kConfig.warpgroup || (kConfig.ragged && kConfig.head_dim <= 128 &&
+                                         kConfig.consumer_warps * kRowTileRows == kWarpgroupRows),
+                  "a warpgroup takes 64 packed rows, each warp 16 of them");
+    static_assert(!kConfig.deterministic || !(kConfig.ragged || kConfig.fp8_cache || kConfig.local), "not yet");
     static_assert(!(kConfig.ragged && kConfig.fp8_cache), "packed queries need a cache of 16 bits");
+    static_assert(kConfig.gathered || kConfig.producer_warps == 1, "one warp issues all TMA copies");
     static_assert(sizeof(SplitOf<Tuning>) == split_words(kConfig) * sizeof(int), "config.h must count all words of a split");
-    static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
+    static_assert(sizeof(StorageOf<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
 };
+
+template <class Tuning>
+__device__ __forceinline__ auto make_producer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int warp, int lane) {
+    if constexpr (Tuning::config.gathered) {
+        return GatherProducer<Tuning>(params, shared, warp - Tuning::config.consumer_warps, lane);
+    } else {
+        return Producer<Tuning>(params, shared, lane);
+    }
+}
 
 template <class Tuning>
 __device__ __forceinline__ void decode(const ParamsOf<Tuning>& params) {
@@ -37,18 +59,20 @@ __device__ __forceinline__ void decode(const ParamsOf<Tuning>& params) {
 
     if (threadIdx.x == 0) {
         if (ptx::shared_address(memory) % kSharedAlignment != 0) __trap();  // the swizzle depends on absolute addresses
-        ptx::tma_prefetch_map(&params.k);
-        ptx::tma_prefetch_map(&params.v);
+        if constexpr (!kConfig.gathered) {
+            ptx::tma_prefetch_map(&params.k);
+            ptx::tma_prefetch_map(&params.v);
+        }
         shared.init_barriers();
     }
-    const bool produces = warp == kConfig.consumer_warps;
-    Producer<Tuning> producer(params, shared, lane);
+    const bool produces = kConfig.gathered ? warp >= kConfig.consumer_warps : warp == kConfig.consumer_warps;
+    auto producer = make_producer<Tuning>(params, shared, warp, lane);
     if (produces) producer.find_cta_range();
     __syncthreads();
     if (produces) {
         producer.run();
     } else {
-        Consumer<Tuning>(params, shared, warp, lane).run();
+        ConsumerOf<Tuning>(params, shared, warp, lane).run();
     }
 }
 

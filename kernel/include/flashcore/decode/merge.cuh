@@ -87,7 +87,7 @@ public:
         }
     }
 
-private:
+protected:
     static constexpr int kConsumerBarrier = 1;
     static constexpr float kLn2 = 0.693147180559945309f;
     static constexpr int kColumnParts = kPairs / sm90::kWarpThreads;  // parts of a row, one pair of columns per lane

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "flashcore/core/divisor.h"
 #include "flashcore/core/dtype.h"
 #include "flashcore/core/local.h"
 #include "flashcore/core/operand.h"
@@ -111,11 +112,18 @@ struct LocalParams : RaggedParams {
     Local local;
 };
 
+// With keys that are copied one by one. Its tensor maps are unused, and a box is a tile.
+struct GatherParams : LocalParams {
+    Divisor page_size;
+};
+
 template <class Tuning>
 using PackedParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
                                     std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
 template <class Tuning>
-using ParamsOf = std::conditional_t<Tuning::config.local, LocalParams, PackedParamsOf<Tuning>>;
+using TmaParamsOf = std::conditional_t<Tuning::config.local, LocalParams, PackedParamsOf<Tuning>>;
+template <class Tuning>
+using ParamsOf = std::conditional_t<Tuning::config.gathered, GatherParams, TmaParamsOf<Tuning>>;
 template <class Tuning>
 using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 
@@ -123,5 +131,6 @@ using DecodeVariant = Variant<Config, Params>;
 using Fp8DecodeVariant = Variant<Config, Fp8Params>;
 using RaggedDecodeVariant = Variant<Config, RaggedParams>;
 using LocalDecodeVariant = Variant<Config, LocalParams>;
+using GatherDecodeVariant = Variant<Config, GatherParams>;
 
 }  // namespace flashcore::decode

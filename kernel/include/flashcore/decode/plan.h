@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "flashcore/decode/params.h"
+#include "flashcore/decode/segments.h"
 
 namespace flashcore::decode {
 
@@ -43,6 +44,7 @@ inline int log2_of(int power) {
 // Enough row tiles for all rows, so that keys are read once. Each warp has one row tile, and the warps of a row tile divide the
 // keys.
 inline int row_tile_shift(const Config& config, int64_t rows) {
+    if (config.warpgroup) return kWarpgroupTileShift;
     int shift = 0;
     while (1 << shift < config.consumer_warps && kRowTileRows << shift < rows) ++shift;
     return shift;
@@ -56,7 +58,7 @@ inline int work_tile_heads(const Config& config, const Problem& problem, int64_t
 }
 
 inline int64_t partial_floats(const Config& config, const PackedRows& rows) {
-    return static_cast<int64_t>(rows.per_work_tile) * (config.head_dim + 2);
+    return static_cast<int64_t>(rows.per_work_tile) * (config.head_dim + 2 * statistics_of_row(config));
 }
 
 // A number of CTAs for which full sequences need no extra splits: each CTA gets whole work tiles, or each work tile whole CTAs. A
@@ -101,6 +103,15 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     // if several CTAs share a work tile, a gap would give them different numbers of tiles. Packed sequences differ anyway
     const int gap = all_work_tiles < even && !config.ragged ? 0 : kGapTiles;
     plan.split_policy = {log2_of(tile_keys), static_cast<int>(work_tiles), static_cast<int>(problem.batch), splits, 0, gap};
+    if (config.deterministic) {
+        const int64_t range = (plan.tiles + plan.ctas - 1) / plan.ctas >> least_segment_shift(plan.split_policy);
+        const int most = most_segments(plan.split_policy, static_cast<int>(work_tile_tiles));
+        plan.split_policy.max_splits = 1 + static_cast<int>(std::min<int64_t>(most, range + 1));
+        plan.counters = plan.ctas;
+        plan.workspace_bytes = kCounterBytes + static_cast<int64_t>(plan.ctas) * plan.split_policy.max_splits *
+                                                   partial_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+        return plan;
+    }
     if (splits != 0) plan.split_policy.max_splits = split_count(plan.split_policy, static_cast<int>(work_tile_tiles));
     plan.counters = splits == 0 ? plan.ctas : all_work_tiles;
     const int64_t partials = splits == 0 ? 2 * plan.ctas : all_work_tiles * plan.split_policy.max_splits;

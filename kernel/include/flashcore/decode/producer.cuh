@@ -4,6 +4,7 @@
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
+#include "flashcore/decode/segments.h"
 #include "flashcore/decode/shared_storage.cuh"
 #include "flashcore/decode/work_list.cuh"
 #include "flashcore/ptx/memory.cuh"
@@ -61,21 +62,24 @@ template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
+    using SplitsOf = std::conditional_t<kConfig.deterministic, SegmentIterator<SequenceKeysOf<Tuning>>,
+                                        SplitIterator<SequenceKeysOf<Tuning>, kConfig.ragged>>;
+    static constexpr int kColumns = kConfig.warpgroup ? key_bytes(kConfig) / sm90::kSwizzleBytes : 1;  // of swizzle atoms, each in a box
 
     __device__ __forceinline__ Producer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
     // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
-    __device__ __forceinline__ void find_cta_range() {
+    __device__ __forceinline__ void find_cta_range(bool sends = true) {
         const WorkList<Tuning> work_list(params_, params_.split_policy, lane_);
         cta_ranges_ = EvenPartition(params_.split_policy.work_tiles * work_list.length(), static_cast<int>(gridDim.x));
-        if (lane_ == 0) shared_.cta_ranges = cta_ranges_;
+        if (sends && lane_ == 0) shared_.cta_ranges = cta_ranges_;
         const int begin = cta_ranges_.begin(static_cast<int>(blockIdx.x));
         if (begin < cta_ranges_.begin(static_cast<int>(blockIdx.x) + 1)) begin_ = work_list.find(begin);
     }
 
     __device__ __forceinline__ void run() {
-        SplitIterator<SequenceKeysOf<Tuning>, kConfig.ragged> splits(
+        SplitsOf splits(
             params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_, sequence_keys<Tuning>(params_));
         SplitOf<Tuning> split;
         for (bool first = true; splits.next(split); first = false) {
@@ -87,12 +91,13 @@ public:
         push_split(split);
     }
 
-private:
+protected:
     __device__ __forceinline__ void add_queries(RaggedSplit& split) const {
         const SequenceRange range = sequence_range(params_.queries, split.sequence);
         const PackedRows rows = packed_rows<Tuning>(params_);
         split.first_query = range.end - range.length;
-        split.shape = rows.tile_shift_for(range.length) << kQueryBits | range.length;
+        const int tile_shift = kConfig.warpgroup ? kWarpgroupTileShift : rows.tile_shift_for(range.length);
+        split.shape = tile_shift << kQueryBits | range.length;
     }
 
     // Consumers get a split when its first copies are in flight.
@@ -137,10 +142,10 @@ private:
     }
 
     // Finds where the window of a split's sequence begins, and counts the tiles that follow.
-    __device__ __forceinline__ void enter_window(const SplitOf<Tuning>& split) {
+    __device__ __forceinline__ void enter_window(const SplitOf<Tuning>& split, bool counts = true) {
         const int keys = SequenceKeys{&params_.cache}(split.sequence);
         window_.skipped = keys - split.keys;
-        if (params_.local.loaded_tiles != nullptr && lane_ == 0) {
+        if (params_.local.loaded_tiles != nullptr && counts && lane_ == 0) {
             atomicAdd(params_.local.loaded_tiles, static_cast<unsigned>(split.last - split.first));
         }
     }
@@ -170,7 +175,7 @@ private:
         const int first = tile << params_.split_policy.tile_shift;
         const int keys = max_int(min_int(split.keys - first, 1 << params_.split_policy.tile_shift), 0);
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
-        const int key = key_of_tile(tile) + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
+        const int key = key_of_tile(tile) + (min_int(lane_ / kColumns, max_int(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
         const int slot = pages_.slot(key);
         if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
@@ -179,6 +184,11 @@ private:
         ring_.wait_empty(shared_.ring);
         if (lane_ == 0) ring_.arrive_and_expect_tx(shared_.ring, 2 * boxes * box_bytes);
         __syncwarp();
+        if constexpr (kConfig.warpgroup) {
+            load_columns(boxes, page, pages_.key_in_page(key, slot));
+            ring_.advance();
+            return;
+        }
         if (lane_ < boxes) {
             uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
@@ -187,6 +197,17 @@ private:
             ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, key_in_page, 0, kv_head_, page);
         }
         ring_.advance();
+    }
+
+    // A box is one column of swizzle atoms, so that wgmma finds all keys of a column below each other.
+    __device__ __forceinline__ void load_columns(int boxes, int page, int key_in_page) {
+        if (lane_ >= boxes * kColumns) return;
+        const int column = lane_ % kColumns;
+        const uint32_t offset = column * sm90::atom_column_bytes(kConfig.tile_keys) +
+                                ((lane_ / kColumns) << params_.box_shift) * sm90::kSwizzleBytes;
+        uint64_t* const full = &shared_.ring.full[ring_.slot];
+        ptx::tma_load_5d(shared_.k[ring_.slot] + offset, &params_.k, full, 0, key_in_page, column, kv_head_, page);
+        ptx::tma_load_5d(shared_.v[ring_.slot] + offset, &params_.v, full, 0, key_in_page, column, kv_head_, page);
     }
 
     // Writes the new keys and values of this split into the cache, where TMA then reads them like any others. No other work tile

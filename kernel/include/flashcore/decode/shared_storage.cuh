@@ -37,9 +37,10 @@ using HeldSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSp
 struct NothingHeld {};
 
 // A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).
-template <class Tuning>
+template <class Tuning, class = void>
 struct alignas(kSharedAlignment) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
+    static constexpr int kWarpThreads = 32;
 
     uint8_t k[kConfig.stages][tile_bytes(kConfig)];
     uint8_t v[kConfig.stages][tile_bytes(kConfig)];
@@ -53,11 +54,43 @@ struct alignas(kSharedAlignment) SharedStorage {
     unsigned finished_splits;  // splits of the work tile that finished before this one
     [[no_unique_address]] std::conditional_t<holds_split(kConfig), HeldSplitOf<Tuning>[kConfig.consumer_warps], NothingHeld> held;
 
+    // Each lane that copies arrives when its copies have landed. TMA counts bytes, so one arrival expects them.
     __device__ __forceinline__ void init_barriers() {
         work_queue_ring.init(kConfig.consumer_warps);
-        ring.init(kConfig.consumer_warps);
+        ring.init(kConfig.consumer_warps, kConfig.gathered ? kConfig.producer_warps * kWarpThreads : 1);
         ptx::fence_mbarrier_init();
     }
 };
+
+// A deterministic launch also folds rows here: as in the workspace, the statistics of all rows and then their sums.
+template <class Tuning>
+struct SegmentStorage {
+    SharedStorage<Tuning> shared;
+    float2 folded[folded_bytes(Tuning::config) / sizeof(float2)];
+};
+
+// The same for a warpgroup, which merges nothing. A tile consists of columns of swizzle atoms: [column][key][64 elements].
+template <class Tuning>
+struct alignas(kSharedAlignment) SharedStorage<Tuning, std::enable_if_t<Tuning::config.warpgroup>> {
+    static constexpr Config kConfig = Tuning::config;
+
+    uint8_t k[kConfig.stages][tile_bytes(kConfig)];
+    uint8_t v[kConfig.stages][tile_bytes(kConfig)];
+    SplitOf<Tuning> work_queue[kWorkQueueSlots];
+    sm90::RingBarriers<kWorkQueueSlots> work_queue_ring;
+    sm90::RingBarriers<kConfig.stages> ring;
+    EvenPartition cta_ranges;
+    unsigned finished_splits;
+
+    __device__ __forceinline__ void init_barriers() {
+        constexpr int kWarps = kConfig.consumer_warps;
+        ring.init(kWarps);
+        work_queue_ring.init(kWarps);
+        ptx::fence_mbarrier_init();
+    }
+};
+
+template <class Tuning>
+using StorageOf = std::conditional_t<Tuning::config.deterministic, SegmentStorage<Tuning>, SharedStorage<Tuning>>;
 
 }  // namespace flashcore::decode

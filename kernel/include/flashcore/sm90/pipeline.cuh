@@ -13,12 +13,12 @@ __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xFFFFFFF
 
 template <int kSlots>
 struct RingBarriers {
-    uint64_t full[kSlots];   // the producer's arrival and the bytes of the copies
+    uint64_t full[kSlots];   // the producers' arrivals and the bytes of the copies
     uint64_t empty[kSlots];  // one arrival per consumer warp
 
-    __device__ __forceinline__ void init(int consumer_warps) {
+    __device__ __forceinline__ void init(int consumer_warps, int producers = 1) {
         for (int i = 0; i < kSlots; ++i) {
-            ptx::mbarrier_init(&full[i], 1);
+            ptx::mbarrier_init(&full[i], producers);
             ptx::mbarrier_init(&empty[i], consumer_warps);
         }
     }

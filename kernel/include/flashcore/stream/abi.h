@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "flashcore/core/export.h"
+
 struct FlashcoreStreamArguments {
     uint32_t size;     // sizeof(FlashcoreStreamArguments), so that other versions are refused
     int32_t device;    // ordinal
@@ -15,4 +17,4 @@ struct FlashcoreStreamArguments {
     void* stream;  // cudaStream_t
 };
 
-extern "C" int flashcore_stream_axpy(const FlashcoreStreamArguments* arguments);
+FLASHCORE_API int flashcore_stream_axpy(const FlashcoreStreamArguments* arguments);

@@ -90,6 +90,13 @@ template <class T>
 T __shfl_up_sync(unsigned mask, T value, int lanes, int = 32) { return emulator::shuffle(emulator::Exchange::kUp, mask, value, lanes); }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, int lanes, int = 32) { return emulator::shuffle(emulator::Exchange::kDown, mask, value, lanes); }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    for (int bits = 1; bits < 32; bits *= 2) {
+        const unsigned other = __shfl_xor_sync(mask, value, bits);
+        value = other > value ? other : value;
+    }
+    return value;
+}
 inline int __all_sync(unsigned mask, int holds) { return emulator::exchange(emulator::Exchange::kAll, mask, holds != 0, 0) != 0; }
 inline int __any_sync(unsigned mask, int holds) { return emulator::exchange(emulator::Exchange::kAny, mask, holds != 0, 0) != 0; }
 inline unsigned __ballot_sync(unsigned mask, int holds) {

@@ -1,0 +1,371 @@
+// A consumer warpgroup of attention in E4M3 whose scores and products share registers.
+//
+// FP8 WGMMA keeps too few bits for long sums, so fp32 adds up the products of every KV block. That needs a second set of
+// accumulators, and D=256 has no room for it: the output alone takes 128 registers. So PV runs in products of 64 columns, in two
+// buffers of 32 registers: fp32 adds up one while the tensor cores fill the other. Together the buffers are the scores of QK. A
+// warpgroup therefore alternates between softmax and products, and others fill the tensor cores meanwhile.
+#pragma once
+
+#include "flashcore/attention/e4m3/block_descale.cuh"
+#include "flashcore/attention/e4m3/softmax.cuh"
+#include "flashcore/attention/e4m3/storage.cuh"
+#include "flashcore/attention/e4m3/wgmma.cuh"
+#include "flashcore/attention/epilogue.cuh"
+#include "flashcore/attention/ping_pong_barrier.cuh"
+#include "flashcore/attention/warpgroup_work.h"
+#include "flashcore/sm90/smem_descriptor.cuh"
+
+namespace flashcore::attention::e4m3 {
+
+template <class Tuning>
+class Consumer {
+public:
+    static constexpr Config kConfig = Tuning::config;
+    static constexpr int kColumns = Tuning::products.columns;
+    static constexpr int kProducts = kConfig.head_dim / kColumns;
+    static constexpr int kBuffers = kTileN / kColumns;
+    static constexpr int kRegisters = kColumns / 2;  // of a buffer
+    static constexpr int kSteps = kConfig.head_dim / sm90::kMmaKBytes;  // of QK
+    static constexpr int kKeySteps = kTileN / sm90::kMmaKBytes;         // of PV
+    static constexpr bool kRoundedSums = Tuning::softmax.rounded_sums;
+    static constexpr bool kBlockScales = Tuning::softmax.block_scales;
+    static constexpr int kShift = pack_shift(Tuning::softmax);
+    static constexpr float kUnit = 1.0f / (1 << (Tuning::softmax.offset - kShift));
+    using QueryPosition = sm90::RingPosition<kConfig.q_stages>;
+
+    __device__ __forceinline__ Consumer(const ParamsFor<Tuning>& params, Storage<Tuning>& shared, int warpgroup)
+        : params_(params), shared_(shared), ping_pong_{warpgroup}, lane_(static_cast<int>(threadIdx.x) % kWarpThreads) {}
+
+    __device__ __forceinline__ void run() {
+        ping_pong_.init();
+        for (Tile tile = wait_next_tile(); tile.row != kNoTile; tile = wait_next_tile()) {
+            switch (work_kind<Tuning>(params_, tile, ping_pong_.warpgroup)) {
+                case WorkKind::kAttend: attend(tile); break;
+                case WorkKind::kStoreZeros: store_zeros(tile); break;
+                case WorkKind::kOutOfRange: skip_tile(tile); break;
+            }
+        }
+        ping_pong_.drain();
+    }
+
+private:
+    // Turns of a tile, in the order of the warpgroups: QK of the last block, then PV of a block and QK of the one before, and PV
+    // of the first block. The softmax of a block follows its turn.
+    __device__ __forceinline__ void attend(const Tile& tile) {
+        State state;
+        begin_tile(tile);
+        zero(output_);
+        if constexpr (kRoundedSums) zero(sums_);
+        make_uniform();
+        k_.wait_full(shared_.k_ring);
+        ping_pong_.sync();
+        issue_qk();
+        ping_pong_.arrive_next();
+        finish_qk();
+        softmax<true>(state);
+#pragma unroll 1
+        for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining) iterate<true>(state);
+#pragma unroll 1
+        for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) iterate<false>(state);
+        v_.wait_full(shared_.v_ring);
+        ping_pong_.sync();
+        multiply_values();
+        ping_pong_.arrive_next();
+        store(state);
+    }
+
+    template <bool kMasked>
+    __device__ __forceinline__ void iterate(State& state) {
+        --n_block_;
+        v_.wait_full(shared_.v_ring);
+        k_.wait_full(shared_.k_ring);
+        ping_pong_.sync();
+        multiply_values();
+        issue_qk();
+        ping_pong_.arrive_next();
+        finish_qk();
+        softmax<kMasked>(state);
+    }
+
+    __device__ __forceinline__ void issue_qk() {
+        const uint64_t k = sm90::k_major_descriptor(shared_.k[k_.slot]);
+        const uint64_t q = sm90::k_major_descriptor(shared_.q[ping_pong_.warpgroup][query_.slot]);
+        fence_buffers();
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+            for (int buffer = 0; buffer < kBuffers; ++buffer) {
+                const uint64_t keys = k + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
+                ptx::wgmma_e4m3(buffers_[buffer], q + sm90::k_major_offset(step, kWarpgroupRows),
+                                keys + sm90::k_major_offset(step, kTileN), step > 0);
+            }
+        }
+        ptx::wgmma_commit();
+    }
+
+    __device__ __forceinline__ void fence_buffers() {
+#pragma unroll
+        for (int buffer = 0; buffer < kBuffers; ++buffer) ptx::warpgroup_fence_operand(buffers_[buffer]);
+    }
+
+    __device__ __forceinline__ void finish_qk() {
+        if constexpr (kBlockScales) block_factor_ = row_factor_ * shared_.k_factor[k_.slot];
+        ptx::wgmma_wait<0>();
+        fence_buffers();
+        if constexpr (kBlockScales) __syncwarp();  // all lanes have read the factor
+        k_.release(shared_.k_ring, lane_ == 0);
+        k_.advance();
+        if (n_block_ == 0) release(query_);
+    }
+
+    // Adds the products of a KV block to the output.
+    __device__ __forceinline__ void multiply_values() {
+        const uint64_t v = sm90::k_major_descriptor(shared_.v[v_.slot]);
+        if constexpr (kRoundedSums) issue_sums();
+#pragma unroll
+        for (int product = 0; product < kBuffers && product < kProducts; ++product) issue_pv(product, v);
+        float value_factor = 1.0f;
+        if constexpr (kBlockScales) value_factor = shared_.v_factor[v_.slot];
+#pragma unroll
+        for (int product = 0; product < kProducts; ++product) {
+            if (kBuffers > 1 && product + 1 < kProducts) {
+                ptx::wgmma_wait<1>();
+            } else {
+                ptx::wgmma_wait<0>();
+            }
+            auto& products = buffers_[product % kBuffers];
+            ptx::warpgroup_fence_operand(products);
+#pragma unroll
+            for (int i = 0; i < kRegisters; ++i) {
+                float& sum = output_[product * kRegisters + i];
+                sum = kBlockScales ? fmaf(products[i], value_factor, sum) : sum + products[i];
+            }
+            if (product + kBuffers < kProducts) issue_pv(product + kBuffers, v);
+        }
+        if constexpr (kRoundedSums) {
+            ptx::warpgroup_fence_operand(block_sums_);
+            sums_[0] += block_sums_[0];
+            sums_[1] += block_sums_[2];
+        }
+        ptx::warpgroup_fence_operand(probabilities_);
+        if constexpr (kBlockScales) __syncwarp();
+        v_.release(shared_.v_ring, lane_ == 0);
+        v_.advance();
+    }
+
+    __device__ __forceinline__ void issue_pv(int product, uint64_t v) {
+        auto& products = buffers_[product % kBuffers];
+        ptx::warpgroup_fence_operand(products);
+        ptx::warpgroup_fence_operand(probabilities_);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kKeySteps; ++step) {
+            ptx::wgmma_e4m3(products, probabilities_ + 4 * step,
+                            v + sm90::descriptor_units(product * sm90::atom_column_bytes(kColumns)) +
+                                sm90::k_major_offset(step, kConfig.head_dim),
+                            step > 0);
+        }
+        ptx::wgmma_commit();
+    }
+
+    // The sums of the rounded probabilities are their products with ones. They join the group of the first PV.
+    __device__ __forceinline__ void issue_sums() {
+        const uint64_t ones = sm90::k_major_descriptor(shared_.ones);
+        ptx::warpgroup_fence_operand(block_sums_);
+        ptx::warpgroup_fence_operand(probabilities_);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kKeySteps; ++step) {
+            ptx::wgmma_e4m3(block_sums_, probabilities_ + 4 * step, ones + sm90::k_major_offset(step, sm90::kCoreMatrixRows), step > 0);
+        }
+    }
+
+    template <bool kMasked>
+    __device__ __forceinline__ void softmax(State& state) {
+        float row_max_scaled[kRowsPerLane];
+        if constexpr (kBlockScales) {
+            if (!__all_sync(kFullWarpMask, block_factor_ >= kSmallestFactor)) change_signs();
+            if constexpr (kMasked) mask_scores();
+            raise_scaled_max<kBuffers>(buffers_, state, row_max_scaled, block_factor_,
+                                       [&](const Rescale& rescale) { multiply(output_, rescale); });
+        } else {
+            if constexpr (kMasked) adjust_scores();
+            raise_row_max<kBuffers>(buffers_, state, row_max_scaled, score_factor_.log2, [&](const Rescale& rescale) {
+                multiply(output_, rescale);
+                if constexpr (kRoundedSums) {
+                    sums_[0] *= rescale.factor[0];
+                    sums_[1] *= rescale.factor[1];
+                }
+            });
+        }
+        float block_sum[kRowsPerLane];
+        exponentiate<Tuning, kBuffers>(buffers_, row_max_scaled, kBlockScales ? block_factor_ : score_factor_.log2, block_sum,
+                                       probabilities_);
+        add(state.row_sum, block_sum);
+    }
+
+    __device__ __forceinline__ void adjust_scores() {
+#pragma unroll
+        for (int half = 0; half < kBuffers; ++half) {
+            if (score_factor_.sign != kUnchanged) multiply(buffers_[half], score_factor_.sign);
+        }
+        mask_scores();
+    }
+
+    // A row maximum survives scaling only if the factor is positive. So the sign of a factor, or a zero, goes into the scores.
+    __device__ __forceinline__ void change_signs() {
+        const bool vanishes = fabsf(block_factor_) < kSmallestFactor;
+        const float sign = vanishes ? 0.0f : copysignf(1.0f, block_factor_);
+#pragma unroll
+        for (int half = 0; half < kBuffers; ++half) multiply(buffers_[half], sign);
+        block_factor_ = vanishes ? 1.0f : fabsf(block_factor_);
+    }
+
+    __device__ __forceinline__ void mask_scores() {
+        if (n_block_ < unmasked_n_blocks_) return;
+        const int first_key = n_block_ * kTileN + lane_ % kQuadLanes * 2;
+#pragma unroll
+        for (int half = 0; half < kBuffers; ++half) {
+            const int visible = visible_ - first_key - half * (kTileN / kBuffers);
+            mask(buffers_[half], {visible, kConfig.causal ? visible + sm90::kCoreMatrixRows : visible});
+        }
+    }
+
+    __device__ __forceinline__ void begin_tile(const Tile& tile) {
+        const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
+        coordinate_ = {tile.row + thread_row(), tile.head, tile.batch};
+        visible_ = visible_keys<kConfig.causal>(tile, thread_row());
+        const int kv_head = quotient(tile.head, params_.heads_per_kv_head);
+        if constexpr (kBlockScales) {
+            const HeadFactors factors(params_.q_blocks, tile.batch, quotient(tile.head, params_.heads_per_q_factor));
+            const int block = min(tile.row / kFactorRows + ping_pong_.warpgroup, (params_.sq - 1) / kFactorRows);
+            row_factor_ = params_.score_sign * params_.scale_log2 * factors[block];
+            unmasked_n_blocks_ = sm90::uniform(work.unmasked);
+        } else {
+            score_factor_ = score_factor(
+                params_, descale(params_.q_descale, tile.batch, kv_head) * descale(params_.k_descale, tile.batch, kv_head));
+            unmasked_n_blocks_ = sm90::uniform(score_factor_.sign == kUnchanged ? work.unmasked : 0);
+        }
+        n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
+        query_ = next_query_;
+        next_query_.advance();
+        skip_blocks(sm90::uniform(work.fully_masked));
+    }
+
+    // KV blocks that only other warpgroups of the tile need.
+    __device__ __forceinline__ void skip_blocks(int blocks) {
+#pragma unroll 1
+        for (; blocks > 0; --blocks) {
+            skip(k_, shared_.k_ring);
+            ping_pong_.sync();
+            ping_pong_.arrive_next();
+            skip(v_, shared_.v_ring);
+        }
+    }
+
+    // This warpgroup has no rows in the tile.
+    __device__ __forceinline__ void skip_tile(const Tile& tile) {
+        release(next_query_);
+        next_query_.advance();
+        skip_blocks(tile_n_blocks<Tuning>(params_, tile));
+        ping_pong_.sync();
+        ping_pong_.arrive_next();
+    }
+
+    // A tile whose rows see no key gives zeros and a log-sum-exp of -infinity.
+    __device__ __forceinline__ void store_zeros(const Tile& tile) {
+        begin_tile(tile);
+        release(query_);
+        zero(output_);
+        if constexpr (kRoundedSums) zero(sums_);
+        store(State{});
+    }
+
+    __device__ __forceinline__ void store(State state) {
+        const int kv_head = quotient(coordinate_.head, params_.heads_per_kv_head);
+        constexpr float kLn2 = 0.693147180559945309f;
+        float of_maxima = kLn2;
+        float of_values = 1.0f;
+        if constexpr (!kBlockScales) {
+            const float of_scores =
+                descale(params_.q_descale, coordinate_.batch, kv_head) * descale(params_.k_descale, coordinate_.batch, kv_head);
+            of_maxima = params_.scale * fabsf(of_scores);
+            of_values = descale(params_.v_descale, coordinate_.batch, kv_head);
+        }
+        Rescale inverse;
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) {
+            state.row_sum[r] = quad_sum(state.row_sum[r]);
+            if (state.row_max[r] == minus_infinity()) state.row_sum[r] = 0.0f;  // the polynomial gives 2^-112
+            const float sum = kRoundedSums ? sums_[r] : state.row_sum[r] * (1 << kShift);
+            inverse.factor[r] = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum) * of_values;
+            state.row_sum[r] *= kUnit;
+        }
+        SoftmaxState finished;
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) {
+            finished.row_max[r] = state.row_max[r];
+            finished.row_sum[r] = state.row_sum[r];
+        }
+        store_fp8_lse(params_, coordinate_, finished, of_maxima, lane_);
+        store_permuted_rows(params_, coordinate_, output_, inverse, lane_);
+    }
+
+    __device__ __forceinline__ void make_uniform() {
+        k_.make_uniform();
+        v_.make_uniform();
+        query_.make_uniform();
+    }
+
+    __device__ __forceinline__ void release(const QueryPosition& query) {
+        __syncwarp();
+        query.release(shared_.q_ring[ping_pong_.warpgroup], lane_ == 0);
+    }
+
+    template <int kSlots>
+    __device__ __forceinline__ void skip(sm90::RingPosition<kSlots>& position, sm90::RingBarriers<kSlots>& ring) const {
+        position.wait_full(ring);
+        __syncwarp();
+        position.release(ring, lane_ == 0);
+        position.advance();
+    }
+
+    // Waits for the next tile's query and returns that tile. Only the lane that releases the slot reads the tile from it.
+    __device__ __forceinline__ Tile wait_next_tile() const {
+        next_query_.wait_full(shared_.q_ring[ping_pong_.warpgroup]);
+        Tile tile{};
+        if (lane_ == 0) tile = shared_.tile[ping_pong_.warpgroup][next_query_.slot];
+        return {sm90::uniform(tile.row), sm90::uniform(tile.head), sm90::uniform(tile.batch), sm90::uniform(tile.rows),
+                sm90::uniform(tile.visible)};
+    }
+
+    // This thread's first row within the tile.
+    __device__ __forceinline__ int thread_row() const {
+        const int warp = static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads;
+        return ping_pong_.warpgroup * kWarpgroupRows + warp * kWarpRows + lane_ / kQuadLanes;
+    }
+
+    const ParamsFor<Tuning>& params_;
+    Storage<Tuning>& shared_;
+    PingPongBarrier<Tuning> ping_pong_;
+    int lane_;
+    RowCoordinate coordinate_;  // of this thread's first query row
+    int visible_;               // keys that this row sees
+    int n_block_;               // KV block of the scores, from the last to the first
+    int unmasked_n_blocks_;     // KV blocks below this number are unmasked
+    ScoreFactor score_factor_;
+    float row_factor_;    // of the queries, with the scale. Only for factors of blocks, like the next one
+    float block_factor_;  // of the scores of a KV block, in powers of two
+    QueryPosition query_;
+    QueryPosition next_query_;
+    sm90::RingPosition<kConfig.kv_stages> k_;
+    sm90::RingPosition<kConfig.kv_stages> v_;
+    Scores<kBuffers> buffers_;  // the scores, or two products
+    uint32_t probabilities_[kWords];
+    float output_[kConfig.head_dim / 2];
+    float block_sums_[4];        // of rounded probabilities, if those count
+    float sums_[kRowsPerLane];
+};
+
+}  // namespace flashcore::attention::e4m3

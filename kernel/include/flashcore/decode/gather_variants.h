@@ -1,0 +1,10 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#pragma once
+
+#define FLASHCORE_DECODE_GATHER_VARIANTS(X) \
+    X(flashcore_decode_gather_d64_fp16_variant) \
+    X(flashcore_decode_gather_d64_bf16_variant) \
+    X(flashcore_decode_gather_d128_fp16_variant) \
+    X(flashcore_decode_gather_d128_bf16_variant) \
+    X(flashcore_decode_gather_d256_fp16_variant) \
+    X(flashcore_decode_gather_d256_bf16_variant)

@@ -1,0 +1,235 @@
+// The consumers of a deterministic launch (segments.h): the warps merge their sums after each segment, and fold them into those of the
+// segments before.
+#pragma once
+
+#include "flashcore/decode/consumer.cuh"
+#include "flashcore/decode/segments.h"
+
+namespace flashcore::decode {
+
+// Max, sum and two sums of columns of the keys so far.
+__device__ __forceinline__ ColumnPair fold(const ColumnPair& before, const ColumnPair& next, float before_weight, float next_weight,
+                                           float row_max) {
+    return {{row_max, fmaf(next.statistics.y, next_weight, before.statistics.y * before_weight)},
+            {fmaf(next.sums.x, next_weight, before.sums.x * before_weight),
+             fmaf(next.sums.y, next_weight, before.sums.y * before_weight)}};
+}
+
+// The segments of a work tile that one CTA processes.
+struct SegmentWork {
+    SegmentPlaces places;
+    int first;  // segment of this CTA
+    int last;   // one past the last
+
+    __device__ __forceinline__ SegmentWork(const SplitPolicy& split_policy, const Split& split)
+        : places{segments_of(split_policy, tiles_of(split_policy, split.keys)), split.origin, split_policy.max_splits},
+          first(places.segments.from(split.first)),
+          last(places.segments.from(split.last)) {}
+    __device__ __forceinline__ bool is_whole() const { return first == 0 && last == places.segments.count; }
+};
+
+template <class Tuning>
+class SegmentMerge : Merge<Tuning> {
+    using Base = Merge<Tuning>;
+    using Base::barrier, Base::kColumnParts, Base::kConfig, Base::kPairs;
+    using Base::params_, Base::shared_, Base::rows_, Base::warp_, Base::lane_;
+
+public:
+    __device__ __forceinline__ SegmentMerge(const Params& params, SharedStorage<Tuning>& shared, const Split& split,
+                                            int warp, int lane)
+        : Base(params, shared, split, {}, warp, lane), cta_(split.cta), work_(params.split_policy, split) {}
+
+    // Merges the sums of the warps, eight rows of each row tile at a time.
+    __device__ __forceinline__ void run(const SoftmaxState<kConfig.head_dim>& state, int first_tile) const {
+        const int segment = work_.places.segments.from(first_tile);
+        this->store_statistics(state);
+        barrier();
+        const int halves = rows_.count > kMergeRows ? 2 : 1;
+#pragma unroll 1
+        for (int half = 0; half < halves; ++half) {
+            if (half == 0) {
+                this->template store_sums<0>(state);
+            } else {
+                barrier();  // before the sums are overwritten. After the last half, the barrier after the next statistics protects them
+                this->template store_sums<1>(state);
+            }
+            barrier();
+            add_up(half, segment);
+        }
+    }
+
+    // The last CTA that finishes a work tile folds the results of all.
+    __device__ __forceinline__ void finish() const {
+        if (work_.is_whole() || !is_last()) return;
+        const int items = rows_.per_work_tile * kColumnParts;
+#pragma unroll 1
+        for (int item = warp_; item < items; item += kConfig.consumer_warps) {
+            const int row = item / kColumnParts;
+            if (!rows_.exists(this->work_tile_.first_row + row)) continue;
+            const int pair = item % kColumnParts * sm90::kWarpThreads + lane_;
+            this->store(row, pair, fold_partials(row, pair));
+        }
+    }
+
+private:
+    __device__ __forceinline__ void add_up(int half, int segment) const {
+#pragma unroll 1
+        for (int item = warp_;; item += kConfig.consumer_warps) {
+            const int row_in_group = item / kColumnParts;
+            const int group_first = half * kMergeRows + row_in_group / kMergeRows * kRowTileRows;
+            const int row = group_first + row_in_group % kMergeRows;
+            if (group_first >= rows_.per_work_tile) break;
+            if (!rows_.exists(this->work_tile_.first_row + row)) continue;
+            const int pair = item % kColumnParts * sm90::kWarpThreads + lane_;
+            keep(row, pair, segment, this->combine_warps(row, pair));
+        }
+    }
+
+    // A segment's sums, or the first segments' folded.
+    __device__ __forceinline__ void keep(int row, int pair, int segment, const ColumnPair& columns) const {
+        if (work_.first > 0) {
+            save(partial_of(cta_ * work_.places.slots + 1 + segment - work_.first), row, pair, columns);
+            return;
+        }
+        float2* const folded = folded_rows();
+        const ColumnPair total = segment == 0 ? columns : fold(read(folded, row, pair), columns);
+        if (segment + 1 == work_.places.segments.count) {
+            this->store(row, pair, total);
+        } else {
+            save(segment + 1 == work_.last ? partial_of(cta_ * work_.places.slots) : folded, row, pair, total);
+        }
+    }
+
+    // This CTA's folded rows. Where shared memory has no room, they are in the place of its partial result.
+    __device__ __forceinline__ float2* folded_rows() const {
+        auto& storage = reinterpret_cast<SegmentStorage<Tuning>&>(shared_);  // whose first member it is
+        return rows_.per_work_tile <= folded_rows_of(kConfig) ? storage.folded : partial_of(cta_ * work_.places.slots);
+    }
+
+    // Each part of a row has a max and a sum of its own, because another warp folds it. The warp that wrote them reads them.
+    __device__ __forceinline__ void save(float2* partial, int row, int pair, const ColumnPair& columns) const {
+        __syncwarp();  // all lanes have read the statistics
+        if (lane_ == 0) partial[row * kColumnParts + pair / sm90::kWarpThreads] = columns.statistics;
+        partial[rows_.per_work_tile * kColumnParts + row * kPairs + pair] = columns.sums;
+        __syncwarp();
+    }
+    __device__ __forceinline__ ColumnPair read(const float2* partial, int row, int pair) const {
+        return {partial[row * kColumnParts + pair / sm90::kWarpThreads],
+                partial[rows_.per_work_tile * kColumnParts + row * kPairs + pair]};
+    }
+
+    __device__ __forceinline__ ColumnPair fold(const ColumnPair& before, const ColumnPair& next) const {
+        const float row_max = fmaxf(before.statistics.x, next.statistics.x);
+        return decode::fold(before, next, this->weight(before.statistics.x, finite_max(row_max)),
+                            this->weight(next.statistics.x, finite_max(row_max)), row_max);
+    }
+
+    // Folds in the order of the segments. Each lane loads the statistics of one of 32 segments, and computes the weights of its step:
+    // the running max before it is exact in any order. So a step is two dependent operations.
+    __device__ __forceinline__ ColumnPair fold_partials(int row, int pair) const {
+        constexpr int kBatch = sm90::kWarpThreads;
+        const EvenPartition& cta_ranges = shared_.cta_ranges;
+        const SegmentPlaces& places = work_.places;
+        const int statistics = row * kColumnParts + pair / sm90::kWarpThreads;
+        const int sums = rows_.per_work_tile * kColumnParts + row * kPairs + pair;
+        const float2* const folded = partial_of(places.folded_place(cta_ranges));
+        ColumnPair total = {__ldcg(folded + statistics), __ldcg(folded + sums)};
+#pragma unroll 1
+        for (int begin = places.folded_count(cta_ranges); begin < places.segments.count; begin += kBatch) {
+            const int count = min_int(places.segments.count - begin, kBatch);
+            const int place = places.place(cta_ranges, begin + min_int(lane_, count - 1));
+            const float2 own = __ldcg(partial_of(place) + statistics);
+            float2 values[kBatch];
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+                const float2* const partial = partial_of(__shfl_sync(sm90::kFullWarpMask, place, i));
+                values[i] = i < count ? __ldcg(partial + sums) : float2{0.0f, 0.0f};
+            }
+            const float row_max = running_max(fmaxf(total.statistics.x, own.x));
+            const float above = __shfl_up_sync(sm90::kFullWarpMask, row_max, 1);
+            const float before = this->weight(lane_ == 0 ? total.statistics.x : above, finite_max(row_max));
+            const float next = this->weight(own.x, finite_max(row_max));
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+                if (i == count) break;
+                const ColumnPair segment = {{0.0f, __shfl_sync(sm90::kFullWarpMask, own.y, i)}, values[i]};
+                total = decode::fold(total, segment, __shfl_sync(sm90::kFullWarpMask, before, i),
+                                     __shfl_sync(sm90::kFullWarpMask, next, i), __shfl_sync(sm90::kFullWarpMask, row_max, i));
+            }
+        }
+        return total;
+    }
+
+    // The largest value of the lanes up to this one.
+    __device__ __forceinline__ float running_max(float value) const {
+#pragma unroll
+        for (int distance = 1; distance < sm90::kWarpThreads; distance *= 2) {
+            const float below = __shfl_up_sync(sm90::kFullWarpMask, value, distance);
+            if (lane_ >= distance) value = fmaxf(value, below);
+        }
+        return value;
+    }
+
+    __device__ __forceinline__ float2* partial_of(int place) const {
+        return reinterpret_cast<float2*>(params_.partials) +
+               static_cast<int64_t>(place) * rows_.per_work_tile * (kColumnParts + kPairs);
+    }
+
+    // Whether this CTA finishes the work tile. Counts segments. Resets the counter for the next launch.
+    __device__ __forceinline__ bool is_last() const {
+        const unsigned own = work_.last - work_.first;
+        __threadfence();
+        barrier();
+        if (warp_ == 0 && lane_ == 0) {
+            unsigned* const counter = params_.counters + shared_.cta_ranges.owner(work_.places.origin);
+            shared_.finished_splits = atomicAdd(counter, own) + own;
+            if (shared_.finished_splits == work_.places.segments.count) *counter = 0;
+            __threadfence();
+        }
+        barrier();
+        return shared_.finished_splits == work_.places.segments.count;
+    }
+
+    int cta_;
+    SegmentWork work_;
+};
+
+template <class Tuning>
+class SegmentConsumer : Consumer<Tuning> {
+    using Base = Consumer<Tuning>;
+    using Base::params_, Base::shared_, Base::warp_, Base::lane_;
+
+public:
+    using Base::Base;
+
+    __device__ __forceinline__ void run() {
+        for (Split split = this->pop_split(); split.work_tile != kNoWorkTile; split = this->pop_split()) {
+            this->load_query(split);
+            prefetch_counter(split);
+            Split part = split;
+#pragma unroll 1
+            for (;;) {
+                part.last = min_int(part.first + segment_tiles(split), split.last);
+                this->attend(part);
+                merge(split).run(this->state_, part.first);
+                if (part.last == split.last) break;
+                part.first = part.last;
+            }
+            merge(split).finish();
+        }
+    }
+
+private:
+    // Computed again where they are used, because registers are short in the loop over the keys.
+    __device__ __forceinline__ int segment_tiles(const Split& split) const {
+        return 1 << segments_of(params_.split_policy, tiles_of(params_.split_policy, split.keys)).shift;
+    }
+    __device__ __forceinline__ SegmentMerge<Tuning> merge(const Split& split) const { return {params_, shared_, split, warp_, lane_}; }
+
+    __device__ __forceinline__ void prefetch_counter(const Split& split) const {
+        if (SegmentWork(params_.split_policy, split).is_whole() || warp_ != 0 || lane_ != 0) return;
+        ptx::prefetch_l2(params_.counters + shared_.cta_ranges.owner(split.origin));
+    }
+};
+
+}  // namespace flashcore::decode

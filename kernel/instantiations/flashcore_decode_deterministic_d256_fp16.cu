@@ -1,0 +1,21 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/decode/decode.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::decode::Config config = {
+        .head_dim = 256, .dtype = flashcore::DType::kFp16, .tile_keys = 32, .stages = 5,
+        .consumer_warps = 4, .deterministic = true};
+};
+constexpr int kThreads = flashcore::decode::threads(Tuning::config);
+constexpr int kSharedBytes = 216064;
+static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_decode_deterministic_d256_fp16(const __grid_constant__ flashcore::decode::Params params) {
+    flashcore::decode::decode<Tuning>(params);
+}
+
+extern "C" const flashcore::decode::DecodeVariant flashcore_decode_deterministic_d256_fp16_variant = {
+    Tuning::config, flashcore::launch<flashcore_decode_deterministic_d256_fp16, kThreads, kSharedBytes, flashcore::decode::Params>};

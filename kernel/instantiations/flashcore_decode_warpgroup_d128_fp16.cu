@@ -1,0 +1,21 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/decode/decode.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::decode::Config config = {
+        .head_dim = 128, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 6,
+        .consumer_warps = 4, .ragged = true, .warpgroup = true};
+};
+constexpr int kThreads = flashcore::decode::threads(Tuning::config);
+constexpr int kSharedBytes = 197632;
+static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_decode_warpgroup_d128_fp16(const __grid_constant__ flashcore::decode::RaggedParams params) {
+    flashcore::decode::decode<Tuning>(params);
+}
+
+extern "C" const flashcore::decode::RaggedDecodeVariant flashcore_decode_warpgroup_d128_fp16_variant = {
+    Tuning::config, flashcore::launch<flashcore_decode_warpgroup_d128_fp16, kThreads, kSharedBytes, flashcore::decode::RaggedParams>};

@@ -1,0 +1,28 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/attention/e4m3/forward.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::attention::Config config = {
+        .head_dim = 64, .dtype = flashcore::attention::DType::kE4m3, .causal = true, .tile_m = 192,
+        .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 3,
+        .ping_pong_barrier = false, .query_in_registers = false,
+        .tma_store_epilogue = false, .stale_max_speculation = false,
+        .recompute_qk = false, .paged_kv = false, .flush_interval = 1};
+    static constexpr flashcore::attention::e4m3::Softmax softmax = {
+        .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = true, .block_scales = true};
+    static constexpr flashcore::attention::e4m3::Products products = {.columns = 64};
+};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = 148480;
+static_assert(kSharedBytes == flashcore::attention::e4m3::shared_bytes(Tuning::config, Tuning::softmax),
+              "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_e4m3_block_d64_causal(const __grid_constant__ flashcore::attention::e4m3::BlockParams params) {
+    flashcore::attention::e4m3::forward<Tuning>(params);
+}
+
+extern "C" const flashcore::attention::e4m3::BlockVariant flashcore_e4m3_block_d64_causal_variant = {
+    Tuning::config, flashcore::launch<flashcore_e4m3_block_d64_causal, kThreads, kSharedBytes, flashcore::attention::e4m3::BlockParams>};
