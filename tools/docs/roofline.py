@@ -77,7 +77,7 @@ def _group(workload: Workload) -> str:
     params = dict(workload.params)
     if workload.subject == "decode":
         return "paged" if params.get("page") else "decode"
-    return f"d{params['d']}" if "d" in params else workload.subject
+    return f"d{params['d']}" if "d" in params and workload.subject != "e4m3" else workload.subject
 
 
 def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
