@@ -18,7 +18,7 @@ from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
 ENTRIES = "kernel/defects/entries.py"
-VARLEN = "src/varlen.cu"
+VARLEN, COMBINE = "src/varlen.cu", "src/combine.cu"
 PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
 TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
 
@@ -86,6 +86,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
         for file in (prepare, VARLEN):
             text = sources.get(file) or _read(root, file)
             sources[file] = re.sub(r"\bflashcore_attention_(paged|varlen)_prepare(?=_variant\b|\b)", f"{symbol}_prepare", text)
+    if _get_operation(entry) == "combine":  # has one entry function, so its launcher names it
+        sources[COMBINE] = re.sub(rf"\b{entry}(?=_variant\b)", symbol, sources.get(COMBINE) or _read(root, COMBINE))
     sources |= _list_variants(entry, symbol)
     folder = f"build/mutants/{SUBJECT}"
     for file, text in sources.items():
@@ -109,6 +111,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     """Write the headers of the operation's variants, so that the launcher knows this one only."""
     operation = _get_operation(entry)
+    if operation == "combine":
+        return {}
     if operation == "e4m3":
         kind = "E4M3_BLOCK" if "_block_" in entry else "E4M3" if "_d128_" in entry else "E4M3_SHARED"  # kernel/variants.toml
         chosen = {kind: symbol, "E4M3_TRANSPOSE": f"{symbol}_helper"}

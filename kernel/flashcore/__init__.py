@@ -14,6 +14,7 @@ from flashcore._library import LibraryError, load
 if TYPE_CHECKING:
     from flashcore._attention import attention
     from flashcore._blocks import quantise_e4m3
+    from flashcore._combine import flash_attn_combine
     from flashcore._decode import decode
     from flashcore._decode_varlen import decode_varlen
     from flashcore._e4m3 import attention_e4m3, transpose_values
@@ -29,6 +30,7 @@ __all__ = [
     "attention_varlen",
     "decode",
     "decode_varlen",
+    "flash_attn_combine",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
@@ -44,6 +46,7 @@ _MODULES = {
     "attention_varlen": "_varlen",
     "decode": "_decode",
     "decode_varlen": "_decode_varlen",
+    "flash_attn_combine": "_combine",
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",
     "flash_attn_with_kvcache": "_kvcache",

@@ -14,6 +14,7 @@ ABI_VERSION = 2
 OK, INVALID_ARGUMENT = 0, 1
 ENTRY_POINTS = {
     "attention": ("flashcore_attention_forward", "flashcore_attention_varlen", "flashcore_attention_varlen_workspace_bytes"),
+    "combine": ("flashcore_combine",),
     "decode": ("flashcore_decode", "flashcore_decode_workspace_bytes"),
     "e4m3": ("flashcore_e4m3_forward", "flashcore_e4m3_transpose"),
     "stream": ("flashcore_stream_axpy",),

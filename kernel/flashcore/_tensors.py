@@ -51,10 +51,10 @@ def check_like_query(tensor: torch.Tensor, query: torch.Tensor, name: str) -> No
     check_columns(tensor, name)
 
 
-def check_device(tensor: torch.Tensor, query: torch.Tensor, name: str) -> None:
-    """ValueError unless it is on the CUDA device of the query."""
+def check_device(tensor: torch.Tensor, query: torch.Tensor, name: str, of: str = "q") -> None:
+    """ValueError unless it is on the CUDA device of the query, or of the tensor with the name ``of``."""
     if tensor.device.type != DEVICE or tensor.device != query.device:
-        raise ValueError(f"{name}: must be on the CUDA device of q, is on {tensor.device}")
+        raise ValueError(f"{name}: must be on the CUDA device of {of}, is on {tensor.device}")
 
 
 def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from flashcore import _replay, ops
+from flashcore._combine import flash_attn_combine, make_results
 from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_unsupported
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
 from flashcore._rotary import have_positions, rotate
@@ -63,6 +64,9 @@ SCHEMAS = {
         "Tensor? seqused_k = None, int? max_seqlen_q = None, int? max_seqlen_k = None, float? softmax_scale = None, "
         "bool is_causal = False, int window_size_left = -1, int window_size_right = -1, float softcap = 0.0, "
         "bool deterministic = False, int sm_margin = 0) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    ),
+    "fwd_combine": (
+        "(Tensor out_partial, Tensor lse_partial, Tensor(out!)? out = None, ScalarType? out_dtype = None) -> (Tensor(out!), Tensor)"
     ),
     "get_scheduler_metadata": (
         "(int batch_size, int max_seqlen_q, int max_seqlen_k, int num_heads, int num_heads_k, int headdim, int headdim_v, "
@@ -169,13 +173,6 @@ def flash_attn_qkvpacked_func(
     return flash_attn_func(q, k, v, softmax_scale, causal, **options)
 
 
-def flash_attn_combine(out_partial: Any, lse_partial: Any, out: Any = None, out_dtype: Any = None) -> Any:
-    """Refuse: FlashCore merges splits inside its kernels."""
-    raise NotImplementedError(
-        "flash_attn_combine: FlashCore has no merge of partial outputs. Compute the whole attention in one call"
-    )
-
-
 def get_scheduler_metadata(batch_size: int, *_arguments: Any, **options: Any) -> torch.Tensor:
     """Return an int32 tensor, which every function here ignores."""
     lengths = next((value for value in (*_arguments, *options.values()) if isinstance(value, torch.Tensor)), None)
@@ -204,9 +201,16 @@ def _define() -> Any:
     _replay.implement(library, "fwd", SCHEMAS["fwd"], _fwd, _replay.FLASH3)
     library.impl("_flash_attn_forward", _flash_attn_forward, "CompositeImplicitAutograd")
     library.impl("bwd", _bwd, _replay.KEY)
+    library.impl("fwd_combine", flash_attn_combine, _replay.KEY)
     library.impl("get_scheduler_metadata", _get_scheduler_metadata, _replay.KEY)
     torch.library.register_fake(f"{NAMESPACE}::fwd", _fake_fwd, lib=library)
+    torch.library.register_fake(f"{NAMESPACE}::fwd_combine", _fake_combine, lib=library)
     return library
+
+
+def _fake_combine(out_partial: Any, _lse_partial: Any, out: Any = None, out_dtype: Any = None) -> Any:
+    out, lse = make_results(out_partial, out, out_dtype)
+    return out, lse.transpose(1, 2)
 
 
 def _fake_fwd(*arguments: Any) -> Any:

@@ -46,9 +46,9 @@ NAMED = re.compile(r"[a-z_]+: ")
 """How a message of FlashCore begins that refuses an argument."""
 TABLES = (
     "attention", "attention_local", "decode", "decode_ragged", "decode_local", "decode_fp8", "decode_gather", "varlen", "e4m3", "e4m3_shared",
-    "e4m3_block", "e4m3_transpose",
+    "e4m3_block", "e4m3_transpose", "combine",
 )  # fmt: skip
-"""The kernels that the launchers of attention, decode and E4M3 name (kernel/variants.toml)."""
+"""The kernels that the launchers of attention, decode, E4M3 and the merge name (kernel/variants.toml)."""
 QUANTISE = "kernel/src/quantise_blocks.cu"
 BLOCK_ENTRIES = (
     *(f"flashcore_quantise_{kind}_{dtype}" for kind in ("rows", "values") for dtype in ("fp16", "bf16")), "flashcore_e4m3_permute_values",
@@ -80,7 +80,9 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     package = sorted((root / "kernel/flashcore").rglob("*.py"))
     return {
         "library": "libflashcore_upstream.so",
-        "launchers": sorted({*(file for name in ("attention", "decode", "e4m3") for file in table[name]["launchers"]), QUANTISE}),
+        "launchers": sorted(
+            {*(file for name in ("attention", "combine", "decode", "e4m3") for file in table[name]["launchers"]), QUANTISE}
+        ),
         "includes": table["attention"]["includes"],
         "binding": [
             *(path.relative_to(root).as_posix() for path in package),

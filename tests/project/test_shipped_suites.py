@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DTYPES = ("fp16", "bf16")
 ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
+    "flashcore_combine_f32",
     *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_ragged_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_gather_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),

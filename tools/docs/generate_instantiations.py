@@ -105,25 +105,28 @@ DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
 DECODE_GATHER = f"{DECODE}, .ragged = true, .local = true,\n        .gathered = true, .producer_warps = {{producer_warps}}"
 
-STREAM = """\
+STREAMED = """\
 #include "{header}"
 
 namespace {{
 struct Tuning {{
-    static constexpr flashcore::stream::Config config = {{
-        .threads = {threads}, .vectors_per_thread = {vectors_per_thread}}};
+    static constexpr flashcore::%(space)s::Config config = {{
+        %(config)s}};
 }};
 }}  // namespace
 
-extern "C" __global__ void __launch_bounds__(Tuning::config.threads)
-    {symbol}(const __grid_constant__ flashcore::stream::Params params) {{
-    flashcore::stream::axpy<Tuning>(params);
+extern "C" __global__ void __launch_bounds__(Tuning::config.threads%(limit)s)
+    {symbol}(const __grid_constant__ flashcore::%(space)s::Params params) {{
+    flashcore::%(space)s::%(function)s<Tuning>(params);
 }}
 
-extern "C" const flashcore::stream::StreamVariant {symbol}_variant = {{
+extern "C" const flashcore::%(space)s::%(variant)s {symbol}_variant = {{
     Tuning::config,
-    flashcore::launch<{symbol}, Tuning::config.threads, {dynamic_shared_bytes}, flashcore::stream::Params>}};
+    flashcore::launch<{symbol}, Tuning::config.threads, {dynamic_shared_bytes}, flashcore::%(space)s::Params>}};
 """
+AXPY = ".threads = {threads}, .vectors_per_thread = {vectors_per_thread}"
+COMBINE = ".threads = {threads}, .ctas_per_multiprocessor = {ctas_per_multiprocessor}, .splits_in_flight = {splits_in_flight}"
+LIMIT = ", Tuning::config.ctas_per_multiprocessor"
 
 VARLEN = """\
 #include "{header}"
@@ -193,7 +196,9 @@ TEMPLATES = {
         "variant": "GatherDecodeVariant",
         "params": "GatherParams",
     },
-    "stream": STREAM,
+    "stream": STREAMED % {"space": "stream", "config": AXPY, "limit": "", "function": "axpy", "variant": "StreamVariant"},
+    "combine": STREAMED
+    % {"space": "combine", "config": COMBINE, "limit": LIMIT, "function": "combine", "variant": "CombineVariant"},
 }
 PARAMS = {
     "attention_local": "LocalParams",

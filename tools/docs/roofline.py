@@ -22,6 +22,7 @@ SHOWN_WHOLE = 100
 X, Y = (0.05, 20_000.0), (1e11, 2e15)  # FLOP/byte, FLOP/s
 GROUPS = {  # in the order of the legend
     "stream": ("Streaming", "#7f8c8d"),
+    "combine": ("Merge", "#16a085"),
     "decode": ("Decode, contiguous", "#2471a3"),
     "paged": ("Decode, pages", "#85c1e9"),
     "d64": ("Prefill D=64", "#c0392b"),
@@ -30,7 +31,7 @@ GROUPS = {  # in the order of the legend
     "e4m3": ("Prefill E4M3", "#27ae60"),
 }
 PEAKS = {"e4m3": 2.0}  # times the ridge's FLOP/s, which are those of fp16 and bf16
-MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
+MEMORY_GROUPS = frozenset({"stream", "combine", "decode", "paged"})
 
 
 class Point(NamedTuple):
@@ -77,7 +78,7 @@ def _group(workload: Workload) -> str:
     params = dict(workload.params)
     if workload.subject == "decode":
         return "paged" if params.get("page") else "decode"
-    return f"d{params['d']}" if "d" in params and workload.subject != "e4m3" else workload.subject
+    return f"d{params['d']}" if "d" in params and workload.subject not in {"e4m3", "combine"} else workload.subject
 
 
 def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:

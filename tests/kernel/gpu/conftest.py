@@ -22,6 +22,6 @@ def flashcore() -> ModuleType:
 
     if not torch.cuda.is_available():
         pytest.fail("no CUDA device: deselect these tests with -m 'not gpu'")
-    for operation in ("attention", "decode", "stream"):
+    for operation in ("attention", "combine", "decode", "stream"):
         _library.get_library(operation)
     return package

@@ -16,6 +16,8 @@
 #include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
+#include "flashcore/combine/abi.h"
+#include "flashcore/combine/config.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
@@ -106,6 +108,7 @@ FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 FLASHCORE_DECODE_GATHER_VARIANTS(DECODE_GATHER)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
+extern "C" const flashcore::combine::CombineVariant flashcore_combine_f32_variant = {{256, 5, 8}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();
 
@@ -231,6 +234,12 @@ FlashcoreStreamArguments stream() {
     return {sizeof(FlashcoreStreamArguments), 0, 0, 1.0f, 1000, data, data, data, nullptr};
 }
 
+FlashcoreCombineArguments combine() {
+    const FlashcoreOperand rows{memory, 64, 64, 64};
+    auto* const lse = reinterpret_cast<float*>(memory);
+    return {sizeof(FlashcoreCombineArguments), 0, 0, 2, 4, 2, 3, 5, 64, rows, 64, rows, 1, rows, lse, nullptr};
+}
+
 template <class Change>
 void check_attentions(Change change) {
     check_call("attention", flashcore_attention_forward, forward(), change);
@@ -249,6 +258,19 @@ void check_all(Change change) {
 int main() {
     runtime::driver_function = reinterpret_cast<void*>(cuTensorMapEncodeTiled);
     check_all([](auto&) {});
+    std::printf("launched %d\n", runtime::launched);
+
+    print_result("combine", flashcore_combine(nullptr), true);
+    check_call("combine", flashcore_combine, combine(), [](auto&) {});
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.heads = 0, args.out.data = nullptr; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { ++args.partial_split_stride, args.head_dim = 59; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { --args.size; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.splits = 257; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.out_dtype = 3; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.head_dim = 0; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.lse_partial.data = nullptr; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.out.data = memory + 2; });
+    check_call("combine", flashcore_combine, combine(), [](auto& args) { args.batch = args.sequence = 1 << 16; });
     std::printf("launched %d\n", runtime::launched);
 
     print_result("attention", flashcore_attention_forward(nullptr), true);

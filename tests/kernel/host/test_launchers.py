@@ -88,6 +88,20 @@ stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer
 stream 1 out: must be aligned to 16 bytes, but is 4 bytes past a multiple
 """
+COMBINED = """\
+combine 1 arguments: must not be a null pointer
+combine 0
+combine 0
+combine 0
+combine 1 size: must be N, but is N. Use a library and a binding of the same version
+combine 1 splits: must be from 1 to 256, but is 257
+combine 1 out_dtype: must be from 0 to 2, but is 3
+combine 1 head_dim: must be from 1 to 1073741824, but is 0
+combine 1 lse_partial: must not be a null pointer
+combine 1 out: must be aligned to 4 bytes, but is 2 bytes past a multiple
+combine 1 batch: batch * sequence * heads * blocks of columns must be below 2^31
+launched 7
+"""
 REFUSED_BY_E4M3 = """\
 e4m3 0
 e4m3 0
@@ -142,10 +156,10 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     subprocess.run(["g++", *options, *map(str, sources), "-o", str(program)], check=True, timeout=600)
     output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=600).stdout
     output = re.sub(r"size: must be \d+, but is \d+", "size: must be N, but is N", output)
-    taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
+    taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n" + COMBINED
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 28\n" + REFUSED_BY_E4M3 + "launched 38\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 30\n" + REFUSED_BY_E4M3 + "launched 40\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

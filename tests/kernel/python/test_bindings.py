@@ -38,6 +38,7 @@ def parse_fields(header: str, name: str, operand: type) -> list[tuple[str, type]
         ("_attention", "Arguments", "attention/abi.h", "FlashcoreAttentionArguments"),
         ("_varlen", "Arguments", "attention/abi.h", "FlashcoreVarlenArguments"),
         ("_decode", "Arguments", "decode/abi.h", "FlashcoreDecodeArguments"),
+        ("_combine", "Arguments", "combine/abi.h", "FlashcoreCombineArguments"),
         ("_stream", "Arguments", "stream/abi.h", "FlashcoreStreamArguments"),
     ],
 )

@@ -234,7 +234,7 @@ def test_the_peer_refuses_what_its_package_was_built_without(tests: Any, monkeyp
 
 def test_the_library_has_all_kernels_and_the_digests_cover_the_whole_package() -> None:
     made = subject.build(KERNEL.parent)
-    others = [load(f"subjects/{name}.py").build(KERNEL.parent)["entries"] for name in ("attention", "decode", "e4m3")]
+    others = [load(f"subjects/{name}.py").build(KERNEL.parent)["entries"] for name in ("attention", "combine", "decode", "e4m3")]
     launched = {entry["symbol"] for entries in others for entry in entries}  # all that its launchers name
     assert {entry["symbol"] for entry in made["entries"]} == launched | set(subject.BLOCK_ENTRIES)
     named = subject.problem({"sample": 600, "group": "dense"})["entries"]

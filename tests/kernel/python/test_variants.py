@@ -25,7 +25,7 @@ WARPGROUP = [
     for entry in TABLE[group]["entries"]
     if entry["tile"].startswith("warpgroup")
 ]
-SUBJECTS = ("attention", "decode", "stream")
+SUBJECTS = ("attention", "decode", "stream", "combine")
 
 
 def load(path: str) -> ModuleType:
@@ -154,7 +154,7 @@ def test_launchers_do_not_reach_device_code(name: str) -> None:
 
 def test_layers_of_the_headers() -> None:
     """ptx < sm90 < core < attention, decode, stream < quantise: nothing includes what stands above it."""
-    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3, "quantise": 4}
+    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "combine": 3, "decode": 3, "stream": 3, "quantise": 4}
     include = ROOT / "kernel/include/flashcore"
     for path in include.rglob("*.*h"):
         own = path.relative_to(include).parts[0]

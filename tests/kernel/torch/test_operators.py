@@ -23,6 +23,10 @@ UPSTREAM_FWD = (  # of flash_attn_3, package tokenspeed-fa3 3.0.0.post20260810
     "float softcap=0., bool is_rotary_interleaved=False, Tensor? scheduler_metadata=None, int num_splits=0, "
     "bool? pack_gqa=None, int sm_margin=0{sinks}) -> (Tensor(out!), Tensor, Tensor, Tensor)"
 )
+UPSTREAM_COMBINE = (
+    "flash_attn_3::fwd_combine(Tensor out_partial, Tensor lse_partial, Tensor(out!)? out=None, ScalarType? out_dtype=None) "
+    "-> (Tensor(out!), Tensor)"
+)
 CONFLICT = "flash_attn_3:: belongs to {} in this process. PyTorch allows one library per namespace."
 
 
@@ -170,6 +174,43 @@ print(torch.ops.flash_attn_3.fwd.default._schema)
     for sinks in ("", ", Tensor? sinks=None"):
         assert schema.is_backward_compatible_with(operators.torch._C.parse_schema(UPSTREAM_FWD.format(sinks=sinks)))
     assert str(schema) == str(operators.torch._C.parse_schema(UPSTREAM_FWD.format(sinks=", Tensor? sinks=None")))
+
+
+def test_the_merge_has_the_upstream_schema_shapes_and_default_type(operators: SimpleNamespace) -> None:
+    code = """
+import flashcore.fa3
+from flash_attn_interface import flash_attn_combine
+assert flash_attn_combine is flashcore.flash_attn_combine
+combine = torch.ops.flash_attn_3.fwd_combine
+print(combine.default._schema)
+with torch._subclasses.FakeTensorMode():
+    sums = torch.empty(7, 2, 3, 5, device="meta").transpose(2, 3)
+    for dtype in (None, torch.bfloat16):
+        out, lse = combine(torch.empty(7, 2, 5, 3, 64, device="meta"), sums, out_dtype=dtype)
+        print(out.shape, out.dtype, lse.shape, lse.stride(), lse.dtype)
+"""
+    schema, *shapes = run_alone(operators, code).splitlines()
+    assert schema == str(operators.torch._C.parse_schema(UPSTREAM_COMBINE))
+    assert shapes == [
+        f"torch.Size([2, 5, 3, 64]) torch.{name} torch.Size([2, 5, 3]) (15, 1, 5) torch.float32"
+        for name in ("float32", "bfloat16")
+    ]
+
+
+def test_the_merge_passes_the_strides_of_upstreams_views(operators: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flashcore import _combine
+
+    monkeypatch.setattr(_combine, "current_stream", lambda _device: 0)
+    torch = operators.torch
+    partial = torch.randn(10, 2, 3, 7, 20).transpose(2, 3)[:5]  # as test_flash_attn_combine
+    sums = torch.randn(5, 2, 6, 7).transpose(-1, -2)[:, :, :, :3]
+    out, lse = operators.flashcore.flash_attn_combine(partial, sums)
+    torch.testing.assert_close(lse, torch.logsumexp(sums, dim=0))
+    expected = (torch.exp(sums - lse).unsqueeze(-1) * partial).sum(0)
+    torch.testing.assert_close(out, expected)
+    given = torch.empty(2, 3, 7, 24).transpose(1, 2)[..., :20]
+    assert operators.flashcore.flash_attn_combine(partial, sums, given)[0] is given
+    torch.testing.assert_close(given, expected)
 
 
 @pytest.mark.parametrize(
