@@ -102,8 +102,7 @@ private:
 
     // This CTA's folded rows. Where shared memory has no room, they are in the place of its partial result.
     __device__ __forceinline__ float2* folded_rows() const {
-        auto& storage = reinterpret_cast<SegmentStorage<Tuning>&>(shared_);  // whose first member it is
-        return rows_.per_work_tile <= folded_rows_of(kConfig) ? storage.folded : partial_of(cta_ * work_.places.slots);
+        return rows_.per_work_tile <= folded_rows_of(kConfig) ? folded_in(shared_) : partial_of(cta_ * work_.places.slots);
     }
 
     // Each part of a row has a max and a sum of its own, because another warp folds it. The warp that wrote them reads them.

@@ -62,12 +62,13 @@ struct alignas(kSharedAlignment) SharedStorage {
     }
 };
 
-// A deterministic launch also folds rows here: as in the workspace, the statistics of all rows and then their sums.
+// A deterministic launch also folds rows, behind all this. As in the workspace, the statistics of all rows come first and then their
+// sums. An address and no member of a larger struct: nvcc 13.0 places what follows a struct that ends with an empty
+// [[no_unique_address]] member at a wrong offset, here twice as far.
 template <class Tuning>
-struct SegmentStorage {
-    SharedStorage<Tuning> shared;
-    float2 folded[folded_bytes(Tuning::config) / sizeof(float2)];
-};
+__device__ __forceinline__ float2* folded_in(SharedStorage<Tuning>& shared) {
+    return reinterpret_cast<float2*>(reinterpret_cast<uint8_t*>(&shared) + sizeof(SharedStorage<Tuning>));
+}
 
 // The same for a warpgroup, which merges nothing. A tile consists of columns of swizzle atoms: [column][key][64 elements].
 template <class Tuning>
@@ -89,8 +90,5 @@ struct alignas(kSharedAlignment) SharedStorage<Tuning, std::enable_if_t<Tuning::
         ptx::fence_mbarrier_init();
     }
 };
-
-template <class Tuning>
-using StorageOf = std::conditional_t<Tuning::config.deterministic, SegmentStorage<Tuning>, SharedStorage<Tuning>>;
 
 }  // namespace flashcore::decode
