@@ -118,6 +118,26 @@ def test_sdpas_refusals_end_at_pytorchs_kernel(sdpa: Any, monkeypatch: pytest.Mo
         attend(q, k, v, dropout_p=0.5)
 
 
+def test_pytorchs_own_name_of_flash_attention_3() -> None:
+    import flashcore.fa3  # noqa: F401 - the module that PyTorch imports
+    import torch
+    from torch.nn.attention import SDPBackend, activate_flash_attention_impl, restore_flash_attention_impl, sdpa_kernel
+
+    q, k, v = bhsd(2, 300, 300, 8, 8, 128)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), torch.no_grad():
+        expected, names = run(lambda: attend(q, k, v, is_causal=True))
+        assert names == set()
+        activate_flash_attention_impl("FA3")
+        try:
+            actual, names = run(lambda: attend(q, k, v, is_causal=True))
+            assert names == {"hopper"}
+        finally:
+            restore_flash_attention_impl()
+        assert run(lambda: attend(q, k, v, is_causal=True))[1] == set()
+    exact = exactly(q, k, v, is_causal=True)
+    assert (actual - exact).abs().max() <= 2 * (expected - exact).abs().max() + 1e-3
+
+
 def test_pytorchs_packed_sequences(sdpa: Any) -> None:
     import torch
     from torch.nn.attention.varlen import varlen_attn
