@@ -30,13 +30,19 @@ def time_call(call: Call, torch: Any) -> dict[str, float]:
     for _ in range(3):
         call()
     for _ in range(BURSTS):
-        for into in (singles, bursts):
-            torch.cuda.synchronize()
-            torch.cuda._sleep(PAUSE)  # noqa: SLF001 - PyTorch has no other
-            into += time_singly(call) if into is singles else [time_together(call)]
+        wait_behind_pause(torch)
+        singles += time_singly(call)
+        wait_behind_pause(torch)
+        bursts.append(time_together(call))
     torch.cuda.synchronize()
     found = {"least": min(singles), "median": statistics.median(singles), "burst": min(bursts)}
     return {name: round(value / 1000, 2) for name, value in found.items()}
+
+
+def wait_behind_pause(torch: Any) -> None:
+    """Let the launches that follow wait on the GPU."""
+    torch.cuda.synchronize()
+    torch.cuda._sleep(PAUSE)  # noqa: SLF001 - PyTorch has no other pause
 
 
 def time_singly(call: Call) -> list[int]:

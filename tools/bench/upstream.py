@@ -149,8 +149,9 @@ def run_parallel(options: argparse.Namespace, argv: list[str]) -> int:
     for i, file in enumerate(files):
         shard = ["--processes", "1", "--shard", f"{i}/{len(files)}"]
         command = [sys.executable, __file__, *argv[:at], str(file), *argv[at + 1 :], *shard]
+        gpu = {"CUDA_VISIBLE_DEVICES": options.gpus[i % len(options.gpus)]} if options.gpus else {}
         with file.with_suffix(f"{file.suffix}.log").open("w", encoding="utf-8") as log:
-            running.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
+            running.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **gpu}))
     end = time.monotonic() + options.seconds + GRACE
     for process, file in zip(running, files, strict=True):
         try:
@@ -216,6 +217,7 @@ def main() -> int:
     runner.add_argument("--shard", default="0/1", help="for example 1/2: the second half")
     runner.add_argument("--seconds", type=float, default=3600.0)
     runner.add_argument("--processes", type=int, default=1)
+    runner.add_argument("--gpus", nargs="+", default=[], help="GPUs that share the processes, by their index")
     runner.add_argument("--profile", type=int, default=0, help="40: look for kernels of FlashCore in every fortieth case")
     runner.add_argument("--done", type=Path, nargs="+", default=[], help="files of earlier runs")
     options = parser.parse_args()

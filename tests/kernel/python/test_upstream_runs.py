@@ -74,8 +74,10 @@ def test_processes_divide_the_cases(
     subject: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended: list[bool] = []
+    gpus: list[str] = []
 
-    def start(command: list[str], **_options: object) -> Any:
+    def start(command: list[str], *, env: dict[str, str], **_options: object) -> Any:
+        gpus.append(env["CUDA_VISIBLE_DEVICES"])
         broken, end = len(ended) == 2, (lambda _seconds=0.0: 134)
         ended.append(broken)
         if not broken:
@@ -84,8 +86,9 @@ def test_processes_divide_the_cases(
         return SimpleNamespace(wait=end, kill=lambda: None)
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    argv = ("run", tmp_path / "rows", "--group", "append", "--processes")
+    argv = ("run", tmp_path / "rows", "--group", "append", "--gpus", 0, 3, "--processes")
     assert run(monkeypatch, *argv, 2) == 0
+    assert gpus == ["0", "3"]
     files = [tmp_path / f"rows.{i}" for i in range(2)]
     names = [row["case"] for file in files for row in rows(file)]
     assert len(set(names)) == len(names) == len(subject.upstream_cases.choose(600, "append", 18))
