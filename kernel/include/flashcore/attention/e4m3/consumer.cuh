@@ -110,10 +110,9 @@ private:
     }
 
     __device__ __forceinline__ void finish_qk() {
-        if constexpr (kBlockScales) block_factor_ = row_factor_ * shared_.k_factor[k_.slot];
+        if constexpr (kBlockScales) block_factor_ = row_factor_ * factor_of(shared_.k_factor[k_.slot]);
         ptx::wgmma_wait<0>();
         fence_buffers();
-        if constexpr (kBlockScales) __syncwarp();  // all lanes have read the factor
         k_.release(shared_.k_ring, lane_ == 0);
         k_.advance();
         if (n_block_ == 0) release(query_);
@@ -126,7 +125,7 @@ private:
 #pragma unroll
         for (int product = 0; product < kBuffers && product < kProducts; ++product) issue_pv(product, v);
         float value_factor = 1.0f;
-        if constexpr (kBlockScales) value_factor = shared_.v_factor[v_.slot];
+        if constexpr (kBlockScales) value_factor = factor_of(shared_.v_factor[v_.slot]);
 #pragma unroll
         for (int product = 0; product < kProducts; ++product) {
             if (kBuffers > 1 && product + 1 < kProducts) {
@@ -149,9 +148,13 @@ private:
             sums_[1] += block_sums_[2];
         }
         ptx::warpgroup_fence_operand(probabilities_);
-        if constexpr (kBlockScales) __syncwarp();
         v_.release(shared_.v_ring, lane_ == 0);
         v_.advance();
+    }
+
+    // Only the lane that releases the slot reads the factor from it, and gives it to the others.
+    __device__ __forceinline__ float factor_of(const float& shared_factor) const {
+        return __shfl_sync(kFullWarpMask, lane_ == 0 ? shared_factor : 0.0f, 0);
     }
 
     __device__ __forceinline__ void issue_pv(int product, uint64_t v) {
