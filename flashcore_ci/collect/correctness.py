@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import BoundedSemaphore
 from typing import Any
 
 from flashcore_ci.adapters import host
@@ -98,10 +99,10 @@ def run_in_parallel(
 ) -> dict[str, WorkloadResult]:
     """Run one process per part. What ran out of memory runs again afterwards."""
     workloads, count = tuple(workload for part in parts for workload in part), len(parts)
-    at_once = max(1, AT_ONCE // count)
+    room = BoundedSemaphore(AT_ONCE)  # a part of kernels that hang takes a time limit for each, and the others need no room then
 
     def run(part: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
-        return isolation.run_isolated(part, make_job, is_healthy=is_healthy, at_once=at_once)
+        return isolation.run_isolated(part, make_job, is_healthy=is_healthy, at_once=AT_ONCE, room=room)
 
     with ThreadPoolExecutor(count) as pool:
         results = {name: result for part in pool.map(run, parts) for name, result in part.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,9 +52,16 @@ def run_together_then_alone(
 
 
 def run_isolated(
-    workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool], at_once: int, start: StartSignal | None = None
+    workloads: Workloads,
+    make_job: MakeJob,
+    *,
+    is_healthy: Callable[[], bool],
+    at_once: int,
+    start: StartSignal | None = None,
+    room: AbstractContextManager[Any] | None = None,
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload. One that kills the process hides no other."""
+    """Return one result per workload. One that kills the process hides no other. ``room`` limits the processes of several calls."""
+    room = room or nullcontext()
 
     def together(workloads: Workloads) -> dict[str, WorkloadResult]:
         return _unless_unhealthy(_results(workloads, child.run(make_job(workloads), start)), is_healthy)
@@ -62,7 +70,8 @@ def run_isolated(
         return tuple(workload for workload in workloads if not results[workload.id].began and _died(results[workload.id]))
 
     def alone(workload: Workload) -> WorkloadResult:
-        return run_once(make_job((workload,)))[workload.id]
+        with room:
+            return run_once(make_job((workload,)))[workload.id]
 
     first, second = run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=at_once)
     return first | _unless_unhealthy(second, is_healthy)

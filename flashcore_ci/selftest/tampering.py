@@ -43,7 +43,7 @@ def detect(defect: Defect, good: GoodRun) -> Detection:
         reason = tamper(good, defect.gate)
     except EvidenceError:
         reason = REFUSED
-    except LookupError:
+    except (LookupError, StopIteration):  # of a run that was cut short
         reason = NOTHING_GREEN
     red = reason not in {ACCEPTED, NOTHING_GREEN} and reason not in PASSING
     return Detection(defect=defect, reason=reason, red=red, seconds=clock.monotonic() - began)

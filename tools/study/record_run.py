@@ -19,7 +19,11 @@ MOST_BYTES = 450_000
 
 
 def main(run: Path, dest: Path) -> int:
-    """Write both files. Returns exit status 1 if they are too large."""
+    """Write both files. Returns exit status 1 if they are too large, or if a process of the run did not end."""
+    cut = [folder.name for folder in _processes(run / LOGS) if not (folder / "ended.json").is_file()]
+    if cut:
+        print(f"{run}: {', '.join(cut)} did not end, so this is no whole run. Give the run more time and record it again", file=sys.stderr)
+        return 1
     suite = read_run(run).plan.suite
     bundle, record = dest / f"{suite}.tar.xz", dest / f"{suite}.json"
     dest.mkdir(parents=True, exist_ok=True)
@@ -40,8 +44,12 @@ def _recording(run: Path) -> dict[str, Any]:
         "seconds": round(max(_times(logs, "ended")) - min(_times(logs, "job")), 1),
         "versions": {name: _read(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
         "verdicts": [[v["gate"], v["target"], v["outcome"], v["reason"]["code"]] for v in report["verdicts"]],
-        "processes": [_process(folder) for folder in sorted(logs.iterdir()) if (folder / "job.json").is_file()],
+        "processes": [_process(folder) for folder in _processes(logs)],
     }
+
+
+def _processes(logs: Path) -> list[Path]:
+    return [folder for folder in sorted(logs.iterdir()) if (folder / "job.json").is_file()]
 
 
 def _times(logs: Path, name: str) -> list[float]:

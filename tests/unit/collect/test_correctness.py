@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,6 +75,31 @@ def ran(monkeypatch):
 def results_of(names, processes=1):
     parts = correctness.divide(tuple(make_workload(name) for name in names), {"big"}, processes)
     return correctness.run_in_parallel(parts, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
+
+
+def test_kernels_that_hang_wait_for_their_time_limits_side_by_side(monkeypatch):
+    alone = threading.Barrier(3, timeout=10)
+
+    def run(spec, start=None):
+        names = [workload.id for workload in spec.workloads]
+        failure = Missing(code=Code.HANG, message="m")
+        if len(names) > 1 and names[0] != "first":
+            return JobResult(
+                outcomes={name: {} for name in names},
+                environment={},
+                in_flight=None,
+                failure=None,
+                completed=None,
+                result_file=Path("/r"),
+            )
+        if len(names) == 1:
+            alone.wait()
+        return JobResult(outcomes={}, environment={}, in_flight=names[0], failure=failure, completed=None, result_file=Path("/r"))
+
+    monkeypatch.setattr(isolation.child, "run", run)
+    parts = [tuple(map(make_workload, names)) for names in (("first", "a", "b", "c"), *((f"{n}x", f"{n}y") for n in range(8)))]
+    results = correctness.run_in_parallel(parts, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
+    assert [results[name].missing.code for name in ("first", "a", "b", "c")] == [Code.HANG] * 4
 
 
 @pytest.mark.parametrize(("workloads", "processes"), [(1, 1), (127, 1), (128, 2), (192, 3), (1000, 12)])
