@@ -22,7 +22,10 @@ def main(run: Path, dest: Path) -> int:
     """Write both files. Returns exit status 1 if they are too large, or if a process of the run did not end."""
     cut = [folder.name for folder in _processes(run / LOGS) if not (folder / "ended.json").is_file()]
     if cut:
-        print(f"{run}: {', '.join(cut)} did not end, so this is no whole run. Give the run more time and record it again", file=sys.stderr)
+        print(
+            f"{run}: {', '.join(cut)} did not end, so this is no whole run. Give the run more time and record it again",
+            file=sys.stderr,
+        )
         return 1
     suite = read_run(run).plan.suite
     bundle, record = dest / f"{suite}.tar.xz", dest / f"{suite}.json"

@@ -20,7 +20,7 @@ from flashcore_ci.report.html.error_histogram import histogram
 from flashcore_ci.report.html.markup import Markup, join, prose, scrolling, table, tag
 from flashcore_ci.report.html.style import CSS
 
-MOST_PANELS = 56
+MOST_PANELS = 72
 MOST_UNTIMED = 30
 MOST_SHOWN = 50
 """Rows per reason. The matrix has all."""
