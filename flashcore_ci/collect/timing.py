@@ -78,7 +78,8 @@ class Timer:
         self._runs.close()
 
     def _run(self, number: int, workloads: tuple[Workload, ...], *, ahead: bool = False) -> ProcessRun:
-        return ProcessRun(name=f"timing-{number}", number=number, session=self.session, workloads=workloads, ahead=ahead)
+        name, options = f"timing-{number}", {"alone": True}
+        return ProcessRun(name=name, number=number, session=self.session, workloads=workloads, options=options, ahead=ahead)
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:

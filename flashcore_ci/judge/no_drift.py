@@ -1,7 +1,7 @@
 """The gate ``no-drift``: compare timings with the baseline of this kind of machine.
 
 Unlike the base of ``no-slower``, a merge does not move it, so small slowdowns add up. Samples are not paired: this is Student's
-two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
+two-sample interval on the logs. Cycles are compared at a common clock (``stats/common_clock.py``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterator
 
 from flashcore_ci.judge.references import ComparisonContext
 from flashcore_ci.judge.rules import Evaluation, evaluate_missing
+from flashcore_ci.judge.stats.common_clock import at_common_clock
 from flashcore_ci.judge.stats.descriptive import mean, sample_std
-from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, moderated_estimate
+from flashcore_ci.judge.stats.paired_estimate import Estimate, moderated_estimate
 from flashcore_ci.judge.stats.sequential_test import ALPHA_NULL, BETA, percent
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.devices import GPUS
 from flashcore_ci.model.evidence import Observation, machine_class
-from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.metrics import METRICS, Scale
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Missing, measured
 from flashcore_ci.model.verdict import Outcome, Reason
@@ -41,22 +42,25 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
         few = f"{len(samples.values)} processes gave a value, {check.gate.min_samples} are needed"
         return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few))
     try:
-        drift = estimate_drift(getattr(row, context.primary), samples.values, context.prior(check.target, context.primary))
+        times = dict(observation.samples).get(Scale.TIME.metric)
+        drift = estimate_drift(row.ms, samples.values)
+        if context.primary is Scale.CYCLES:
+            clock = at_common_clock((row.megacycles, row.ms), (samples.values, times.values if times else ()))
+            drift = estimate_drift(*clock.cycles, leverage=clock.leverage)
     except ValueError as error:
         return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=str(error)))
     return _evaluated(check, drift, context, baseline, row)
 
 
-def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
-    """Estimate the difference of mean logs. ValueError for impossible values."""
+def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], *, leverage: float = 0.0) -> Estimate:
+    """Estimate the difference of mean logs. ValueError for impossible values. The recorded noise is of comparisons, and not used."""
     if not all(value > 0 for value in (*before, *now)):
         raise ValueError("a measurement is above zero")
     logs = [[math.log(value) for value in side] for side in (before, now)]
     df = len(before) + len(now) - 2
     variance = math.fsum((len(side) - 1) * sample_std(side) ** 2 for side in logs) / df
-    process = Prior(variance=prior.variance / 2.0, df=prior.df) if prior else None  # a round has two processes
-    weight = 1.0 / len(before) + 1.0 / len(now)
-    return moderated_estimate(mean(logs[1]) - mean(logs[0]), variance, df, weight, rounds=len(now), prior=process)
+    weight = 1.0 / len(before) + 1.0 / len(now) + leverage
+    return moderated_estimate(mean(logs[1]) - mean(logs[0]), variance, df, weight, rounds=len(now), prior=None)
 
 
 def decide(drift: Estimate, *, limit: float, rows: int) -> tuple[Outcome, Code]:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from flashcore_ci.judge.stats import descriptive
+from flashcore_ci.judge.stats.common_clock import at_common_clock
 from flashcore_ci.judge.stats.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
-from flashcore_ci.model.metrics import METRICS, SCATTER, primary_scale
+from flashcore_ci.model.metrics import METRICS, SCATTER, Scale, primary_scale
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
@@ -118,18 +119,29 @@ def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[
     if count < max(2, gate.min_samples):
         message = f"{count} processes gave a value, {gate.min_samples} are needed"
         return Missing(code=Code.TOO_FEW_PROCESSES, message=message), ()
+    _, values = _judged_values(gate, observation)
     try:
-        std = descriptive.relative_std(samples.values)
+        std = descriptive.relative_std(values)
     except ValueError as error:
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
     if not std > 0:
         message = "all values are equal to the last digit, so they are not measurements"
         return Missing(code=Code.INVALID_RESULT, message=message), ()
-    groups = descriptive.split_at_gap(samples.values)
+    groups = descriptive.split_at_gap(values)
     if groups is None:
         return measured(std, "%"), ()
     slow, fast = (f"{len(group)} near {descriptive.mean(group):.6g} {samples.unit}" for group in groups)
     return measured(std, "%"), (f"two speeds: {slow}, {fast}",)
+
+
+def _judged_values(gate: Gate, observation: Observation) -> tuple[float, tuple[float, ...]]:
+    """Return the slope of cycles over the clock, and the values: cycles at a common clock, if the clock is known."""
+    samples = dict(observation.samples)
+    values, times = samples[gate.metric].values, samples.get(Scale.TIME.metric)
+    if gate.metric != Scale.CYCLES.metric or times is None or len(times.values) != len(values):
+        return 0.0, values
+    found = at_common_clock((values, times.values))
+    return found.slope, found.cycles[0]
 
 
 def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
@@ -138,7 +150,8 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
         for name, samples in observation.samples:
             if name == gate.metric:
                 yield "processes", str(len(samples.values))
-                yield from _power_facts(check, len(samples.values))
+                slope, _ = _judged_values(gate, observation)
+                yield from _power_facts(check, len(samples.values), slope)
             yield name, _range_text(samples.values, samples.unit)
         return
     family = gate.metric.split("/")[0]
@@ -147,9 +160,12 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
             yield name, f"{reading.value:.6g} {reading.unit}" if isinstance(reading, Measured) else f"none: {reading.message}"
 
 
-def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
-    if count > 1:
-        spread = check.limit.value * math.sqrt((count - 1) / chi2_quantile(STABILITY_POWER, count - 1))
+def _power_facts(check: Check, count: int, slope: float) -> Iterator[tuple[str, str]]:
+    df = count - 1 - (slope > 0.0)
+    if slope > 0.0:
+        yield "clock", f"cycles rise by {slope:.2f} % with each per cent of the clock, and are compared at a common one"
+    if df > 0:
+        spread = check.limit.value * math.sqrt(df / chi2_quantile(STABILITY_POWER, df))
         yield "sees", f"{count} processes detect a true spread of {spread:.2g} {check.limit.unit} with 95 % power"
 
 

@@ -12,7 +12,7 @@ from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
-COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 2, Kind.SANITIZER: 3, Kind.TIMING: 2}
+COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 3, Kind.SANITIZER: 3, Kind.TIMING: 3}
 """Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 

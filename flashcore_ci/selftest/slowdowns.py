@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 
 from flashcore_ci.judge import no_drift
 from flashcore_ci.judge.stats import sequential_test
@@ -32,8 +33,8 @@ def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
         recorded = noise.of(defect.target)
         pairs = next((one for one in recorded.planted if one.percent == defect.slowdown), None) if recorded else None
         if gate is not None and recorded is not None and pairs is not None and limit is not None:
-            decide = _drift if gate.statistic is Statistic.DRIFT else _slowdown
-            code = decide(noise, recorded, pairs, limit=limit, rows=rows)
+            decide = _drift if gate.statistic is Statistic.DRIFT else partial(_slowdown, noise)
+            code = decide(recorded, pairs, limit=limit, rows=rows)
             is_blocking = _severity(gate, defect.target) is Severity.BLOCKING
             return Detection(defect=defect, reason=code, red=code in FAILING and is_blocking, seconds=None)
     return Detection(defect=defect, reason="never asked", red=False, seconds=None)
@@ -43,12 +44,11 @@ def _severity(gate: Gate, target: str) -> Severity:
     return next(limit.severity for limit in gate.limits if fnmatchcase(target, limit.on))
 
 
-def _drift(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> Code:
+def _drift(of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> Code:
     """Take the first A/A processes as the baseline, and as many slowed ones as a run of the suite has."""
     primary = primary_scale(of.roof)
     before, now = getattr(of.same, primary)[:DRIFT_PROCESSES], getattr(pairs.head, primary)[:DRIFT_PROCESSES]
-    prior = priors(noise, primary).get(of.workload)
-    return no_drift.decide(no_drift.estimate_drift(before, now, prior), limit=limit, rows=rows)[1]
+    return no_drift.decide(no_drift.estimate_drift(before, now), limit=limit, rows=rows)[1]
 
 
 def _slowdown(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> Code:

@@ -17,6 +17,7 @@ from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
+WAIT_EVERY = 10  # launches: a kernel that hangs or faults is seen soon
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
@@ -90,18 +91,33 @@ def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -
     used, inputs = inputs, subject.inputs(work.params, work.seed)
     tensors.refuse_changed(used, inputs)
     del used
-    low = subject.reference(inputs)
+    low = _reference(subject, inputs)
     _require_same_outputs(launches.first, low, "reference")
     bad = sum(tensors.bad_values(launches.first[name], low[name], mask) for name, mask in launches.unwritten.items())
     readings: dict[str, float] = {"finite/bad-values": bad, "repeat/differing-runs": launches.differing}
-    exact = subject.reference(tensors.upcast(inputs))
+    exact = _reference(subject, tensors.upcast(inputs))
     _require_same_outputs(launches.first, exact, "float64 reference")
     del inputs
     return _compare(launches.first, low, exact, readings)
 
 
+def _reference(subject: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute the reference. cuDNN stays out, because it plans attention of each new shape for 20 to 60 ms."""
+    import torch
+
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        return dict(subject.reference(inputs))
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) -> LaunchResults:
-    """Launch 1 + ``repeats`` times, without a wait for each comparison. An element is written if it lost either poison."""
+    """Launch 1 + ``repeats`` times. An element is written if it lost either poison.
+
+    The host waits for few launches. To wait for each was slow next to other processes, which take turns on the GPU.
+    """
     import torch
 
     outputs = subject.outputs(inputs)
@@ -113,7 +129,7 @@ def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) ->
     differs = []
     for repeat in range(max(LATE_LAUNCHES, repeats)):
         poison, late = (repeat + 1) % 2, repeat < LATE_LAUNCHES
-        _run(subject, inputs, outputs, poison, late=late)
+        _run(subject, inputs, outputs, poison, late=late, wait=late or not repeat % WAIT_EVERY)
         differs.append(tensors.differ(first, outputs))
         if late:
             kept.append({name: tensors.still_poisoned(tensor, poison) for name, tensor in outputs.items()})
@@ -122,7 +138,9 @@ def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) ->
     return LaunchResults(first=first, unwritten=unwritten, differing=differing)
 
 
-def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int, *, late: bool = False) -> None:
+def _run(
+    subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int, *, late: bool = False, wait: bool = True
+) -> None:
     """Launch into poisoned outputs. ``late`` holds the stream meanwhile."""
     import torch
 
@@ -133,7 +151,8 @@ def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], po
         torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
     tensors.poison(outputs, poison)
     subject.run(MappingProxyType(inputs), MappingProxyType(outputs))
-    torch.cuda.synchronize()
+    if wait:
+        torch.cuda.synchronize()
 
 
 def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
+from flashcore_ci.model.timing_protocol import COMPARED, MAX_SECONDS, SHORT_MS
 from flashcore_ci.worker import clocks, steady_state
 from flashcore_ci.worker.audits import OutputChangedError
 from flashcore_ci.worker.clocks import Burst, Pair
@@ -163,7 +163,7 @@ def _recent(pairs: list[Pair]) -> list[Pair]:
 def _is_settled(blocks: list[Block]) -> bool:
     """Tell whether the halves of the window differ by less than 1 %, or by less than their own noise."""
     recent = [block for block in blocks[-WINDOW_PAIRS:] if not block.throttled]
-    if len(recent) < WINDOW_PAIRS or blocks[-1].at < LEAD_SECONDS + WINDOW_SECONDS:
+    if len(recent) < WINDOW_PAIRS or blocks[-1].at < COMPARED.lead + COMPARED.window:
         return False
     noise = steady_state.relative_std([block.megacycles for block in recent]) * math.sqrt(4 / WINDOW_PAIRS)
     return abs(steady_state.relative_drift(recent)) < max(MAX_DRIFT_PERCENT, noise)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flashcore_ci.model.timing_protocol import COMPARED, Settling
 from flashcore_ci.worker import tensors
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.driver import Driver
@@ -28,11 +29,12 @@ HOLD_TIMES_HOST = 1.5  # to submit the trials takes longer than the first of the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingContext:
-    """What workloads share. ``flush`` is twice the L2."""
+    """What workloads share. ``flush`` is twice the L2, ``rule`` says when a measurement has settled."""
 
     driver: Driver
     sensors: Sensors
     flush: Any
+    rule: Settling = COMPARED
 
     def empty_l2(self) -> None:
         """Overwrite the L2, including persisting lines, which a flush does not evict."""

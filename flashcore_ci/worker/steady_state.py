@@ -1,6 +1,6 @@
 """Decide from blocks of launches when a GPU has settled. Pure arithmetic.
 
-After a lead of 0.1 s, the halves of the last 0.2 s must differ by less than 0.3 % in median cycles, and by at most 30 MHz.
+After a lead, the halves of the last window must differ by less than 0.3 % in median cycles, and by at most 30 MHz.
 Drift is in cycles, because a power cap moves the clock from block to block.
 """
 
@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_CLOCK_MOVE, MAX_DRIFT, MIN_BLOCKS, WINDOW_SECONDS
+from flashcore_ci.model.timing_protocol import COMPARED, MAX_CLOCK_MOVE, MAX_DRIFT, Settling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,16 @@ class SteadyState:
     settled: bool
 
 
-def assess(blocks: Sequence[Block]) -> SteadyState:
+def assess(blocks: Sequence[Block], rule: Settling = COMPARED) -> SteadyState:
     """Assess the last window, of which at most half may be throttled (not counted)."""
-    recent = [block for block in blocks if block.at > blocks[-1].at - WINDOW_SECONDS]
-    if len(recent) < MIN_BLOCKS:  # long launches make long blocks, and so a longer window
-        recent = list(blocks[-MIN_BLOCKS:])
+    recent = [block for block in blocks if block.at > blocks[-1].at - rule.window]
+    if len(recent) < rule.min_blocks:  # long launches make long blocks, and so a longer window
+        recent = list(blocks[-rule.min_blocks :])
     window = tuple(block for block in recent if not block.throttled)
-    if 2 * len(window) < MIN_BLOCKS:
+    if 2 * len(window) < rule.min_blocks:
         return SteadyState(blocks=window, drift=0.0, clock_move=0.0, settled=False)
     drift, move = relative_drift(window), clock_move(window)
-    complete = len(recent) >= MIN_BLOCKS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS and recent[0].at > LEAD_SECONDS
+    complete = len(recent) >= rule.min_blocks and blocks[-1].at >= rule.lead + rule.window and recent[0].at > rule.lead
     mostly_usable = 2 * len(window) >= len(recent)
     settled = complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
     return SteadyState(blocks=window, drift=drift, clock_move=move, settled=settled)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, SPARE_PROCESSES, WINDOW_SECONDS
+from flashcore_ci.model.timing_protocol import BLOCK_MS, COMPARED, MAX_SECONDS, SHORT_MS, SPARE_PROCESSES, TIMED, Settling
 from flashcore_ci.worker import ahead, guard, isolated_timing, launchers, steady_state, together
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
@@ -62,7 +62,7 @@ class Measurement:
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
+    """Write each sample with its blocks. ``options["batched"]`` forces graphs or none. ``alone``: no other side is timed."""
     observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
     is_early = ahead.begin(job)
@@ -114,7 +114,8 @@ def _make_context(job: Job) -> TimingContext:
 
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
-    return TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
+    rule = TIMED if job.options.get("alone") else COMPARED
+    return TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush, rule=rule)
 
 
 def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
         audit(pool, launcher, record["ms"], measurement.audited, by_reference=by_reference)
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
-    return record | _why_unsettled(measurement, record["dropped"])
+    return record | _why_unsettled(measurement, record["dropped"], context.rule)
 
 
 def _measure_group(context: TimingContext, subject: RankSubject, work: Work) -> dict[str, Any]:
@@ -193,7 +194,7 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
         if differs:
             raise OutputChangedError("a timed launch gave another output than the first launch")
         blocks.append(Block(at=at, ms=statistics.median(times), mhz=-lower, throttled=bool(held)))
-        state = steady_state.assess(blocks)
+        state = steady_state.assess(blocks, context.rule)
     ahead.end.synchronize()
     return Measurement(blocks=blocks, readings=readings, state=state, audited=done.audited)
 
@@ -219,11 +220,11 @@ def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[st
     }
 
 
-def _why_unsettled(measurement: Measurement, dropped: int) -> dict[str, Any]:
+def _why_unsettled(measurement: Measurement, dropped: int, rule: Settling) -> dict[str, Any]:
     state, count = measurement.state, len(measurement.blocks)
     if state.settled:
         return {}
     if 2 * dropped > count:
         return missing(Code.THROTTLED, f"heat or hardware throttled {dropped} of {count} blocks")
-    drift = f"cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, the clock by {state.clock_move:.0f} MHz"
+    drift = f"cycles still drift by {state.drift:+.2f} % in {rule.window} s, the clock by {state.clock_move:.0f} MHz"
     return missing(Code.UNSETTLED, f"after {MAX_SECONDS:.0f} s {drift}")

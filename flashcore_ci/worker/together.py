@@ -23,7 +23,7 @@ class GroupContext(TimingContext):
     group: Group
 
     def __init__(self, context: TimingContext, group: Group) -> None:
-        super().__init__(driver=context.driver, sensors=context.sensors, flush=context.flush)
+        super().__init__(driver=context.driver, sensors=context.sensors, flush=context.flush, rule=context.rule)
         object.__setattr__(self, "group", group)
 
     def empty_l2(self) -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashcore_ci.collect import isolation, process_runs, timing
+from flashcore_ci.collect import comparison, isolation, process_runs, timing
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
@@ -152,3 +152,12 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     runs.hold()  # a process that ended makes none either
     assert len(waits) == 3
     assert runs.contexts() == 0
+
+
+def test_one_side_is_timed_by_the_shorter_rule_and_a_comparison_is_not(tmp_path):
+    plan = SimpleNamespace(protocol=SimpleNamespace(timing_processes=5))
+    timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path))
+    assert timer._run(0, ()).options == {"alone": True}
+    timer.close()
+    of_two = comparison._Round(number=0, sessions={"head": None}, workloads={"head": ()}, batched={})
+    assert of_two.run("head").options == {"batched": {}}

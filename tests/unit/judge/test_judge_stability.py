@@ -93,7 +93,9 @@ class TestStability:
         compute = replace(plan, workloads=tuple(replace(workload, roof=Roof.COMPUTE) for workload in plan.workloads))
         for time, cycles, outcome in (
             ((1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 1.001, 1.0, 1.0, 1.0), Outcome.PASS),
-            ((1.0, 1.001, 1.0, 1.0, 1.0), (1.0, 1.1, 1.2, 1.3, 1.4), Outcome.FAIL),
+            ((1.0, 1.1, 1.2, 1.3, 1.4), (1.0, 1.1, 1.201, 1.3, 1.4), Outcome.FAIL),
+            ((1.4, 1.001, 1.3, 1.0, 1.2), (1.0, 1.1, 1.2, 1.3, 1.4), Outcome.FAIL),  # longer and more cycles
+            ((1.0, 1.001, 1.0, 1.0, 1.0), (1.0, 1.1, 1.2, 1.3, 1.4), Outcome.PASS),  # as a kernel of memory, whose clock stays
         ):
             samples = (
                 ("time/gpu/cold", Samples(values=time, unit="ms")),

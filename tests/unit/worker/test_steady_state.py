@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MIN_BLOCKS, WINDOW_SECONDS
+from flashcore_ci.model.timing_protocol import COMPARED, TIMED
 from flashcore_ci.worker import steady_state
 from flashcore_ci.worker.steady_state import Block
 
@@ -25,15 +25,15 @@ def recorded(name):
     return [Block(at=at, ms=ms, mhz=mhz) for at, ms, mhz in BLOCKS[name]]
 
 
-def first_settled(blocks):
-    return next(state for index in range(1, len(blocks) + 1) if (state := steady_state.assess(blocks[:index])).settled)
+def first_settled(blocks, rule=COMPARED):
+    return next(state for index in range(1, len(blocks) + 1) if (state := steady_state.assess(blocks[:index], rule)).settled)
 
 
 def test_a_flat_window_after_the_lead_is_settled():
     state = steady_state.assess(steady(count=21))
     assert state.settled
     assert state.drift == pytest.approx(0.0, abs=1e-9)
-    assert all(block.at > LEAD_SECONDS for block in state.blocks)
+    assert all(block.at > COMPARED.lead for block in state.blocks)
     assert len(state.blocks) == pytest.approx(13, abs=1)
 
 
@@ -46,14 +46,14 @@ def test_less_than_lead_and_window_is_not():
 def test_the_limit_of_the_drift_is_three_tenths_of_a_per_cent_from_half_to_half(slope, settled):
     state = steady_state.assess(steady(slope=slope))
     assert state.settled is settled
-    assert state.drift == pytest.approx(slope * WINDOW_SECONDS / 2, rel=0.15)
+    assert state.drift == pytest.approx(slope * COMPARED.window / 2, rel=0.15)
 
 
 @pytest.mark.parametrize(("clock_slope", "settled"), [(250.0, True), (-250.0, True), (350.0, False), (-350.0, False)])
 def test_the_clock_may_move_thirty_megahertz_from_half_to_half(clock_slope, settled):
     state = steady_state.assess(steady(clock_slope=clock_slope))
     assert state.settled is settled
-    assert state.clock_move == pytest.approx(abs(clock_slope) * WINDOW_SECONDS / 2, rel=0.15)
+    assert state.clock_move == pytest.approx(abs(clock_slope) * COMPARED.window / 2, rel=0.15)
 
 
 def test_a_single_outlier_decides_nothing():
@@ -77,16 +77,25 @@ def test_long_launches_make_the_window_longer():
     assert not steady_state.assess(steady(count=7, every=0.2)).settled
     state = steady_state.assess(steady(count=9, every=0.2))
     assert state.settled
-    assert len(state.blocks) == MIN_BLOCKS
+    assert len(state.blocks) == COMPARED.min_blocks
 
 
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_every_recorded_kernel_settles_within_a_second_to_its_final_cycles(name):
     blocks = recorded(name)
     state = first_settled(blocks)
-    assert LEAD_SECONDS + WINDOW_SECONDS <= state.blocks[-1].at < 1.0
+    assert COMPARED.lead + COMPARED.window <= state.blocks[-1].at < 1.0
     final = statistics.median(block.megacycles for block in blocks if block.at > 3.0)
     assert statistics.median(block.megacycles for block in state.blocks) == pytest.approx(final, rel=3e-3)
+
+
+@pytest.mark.parametrize("name", sorted(BLOCKS))
+def test_the_timing_of_one_side_ends_sooner_and_near_the_final_cycles(name):
+    blocks = recorded(name)
+    state = first_settled(blocks, TIMED)
+    assert state.blocks[-1].at < first_settled(blocks).blocks[-1].at
+    final = statistics.median(block.megacycles for block in blocks if block.at > 3.0)
+    assert statistics.median(block.megacycles for block in state.blocks) == pytest.approx(final, rel=1e-2)
 
 
 def test_in_milliseconds_the_same_kernel_had_not_settled():

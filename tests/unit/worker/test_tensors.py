@@ -200,7 +200,7 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
     monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
     launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
-    assert waits == ["launch"] * 7
+    assert waits == ["launch"] * 3, "the first, and two on a held stream"
     assert launches.differing == 5, (
         "the element that is never written holds the other poison in half of them, and two more differ"
     )
@@ -214,3 +214,13 @@ def test_only_launches_that_differ_are_counted(monkeypatch):
     whole = Drifting()
     whole.outputs = lambda _: {"o": torch.zeros(3), "lse": torch.zeros(2)}
     assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing == 2
+
+
+def test_only_the_reference_is_computed_without_cudnn():
+    class Subject:
+        def reference(self, inputs):
+            return {"cudnn": torch.backends.cuda.cudnn_sdp_enabled()}
+
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    assert correctness._reference(Subject(), {}) == {"cudnn": False}
+    assert torch.backends.cuda.cudnn_sdp_enabled()
