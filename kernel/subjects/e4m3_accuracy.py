@@ -143,6 +143,13 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": e4m3.reference({**quantise(q, k, v, whole=True), "causal": False})["out"]}
 
 
+def scale_of(largest: Any) -> Any:
+    """Return ``largest`` / 448, correctly rounded. PyTorch multiplies by a reciprocal where a GPU's tensor is divided by a number."""
+    import torch
+
+    return (largest / torch.full_like(largest, FP8_MAX)).clamp(min=SMALLEST).contiguous()
+
+
 def quantise(q: Any, k: Any, v: Any, *, whole: bool = False) -> dict[str, Any]:
     """Round to E4M3 bytes with scales (batch, kv heads). ``whole``: one scale for each tensor."""
     batch, _, heads, _ = k.shape
@@ -150,7 +157,7 @@ def quantise(q: Any, k: Any, v: Any, *, whole: bool = False) -> dict[str, Any]:
     for name, tensor in zip("qkv", (q, k, v), strict=True):
         grouped = tensor.abs().unflatten(2, (heads, -1))
         largest = grouped.amax().expand(batch, heads) if whole else grouped.amax(dim=(1, 3, 4))
-        scale = (largest.float() / FP8_MAX).clamp(min=SMALLEST).contiguous()
+        scale = scale_of(largest.float())
         per_head = scale.repeat_interleave(tensor.shape[2] // heads, dim=1)[:, None]
         rounded |= {name: e4m3.fp8.quantise(tensor, per_head), f"{name}_scale": scale}
     return rounded

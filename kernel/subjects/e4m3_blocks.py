@@ -171,7 +171,7 @@ def quantise_exactly(q: Any, k: Any, v: Any) -> dict[str, Any]:
         filled = torch.zeros((batch, blocks * rows, heads, columns), dtype=tensor.dtype, device=tensor.device)
         filled[:, :length] = tensor
         largest = filled.abs().view(batch, blocks, rows, heads, columns).amax(dim=(2, 4)).transpose(1, 2)
-        scale = (largest / accuracy.FP8_MAX).clamp(min=accuracy.SMALLEST).contiguous()
+        scale = accuracy.scale_of(largest)
         rounded |= {name: accuracy.e4m3.fp8.quantise(tensor, accuracy.e4m3.spread(scale, tensor, rows)), f"{name}_scale": scale}
     return rounded
 

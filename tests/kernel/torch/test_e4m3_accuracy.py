@@ -174,3 +174,23 @@ def test_the_reference_of_the_quantising_kernels_transforms() -> None:
     rounded = subject.reference({"q": q, "k": k, "v": v, "part": "quantise", "transform": True})
     read = rounded["q"].view(torch.float8_e4m3fn).double() * rounded["q_scale"][0, :, None].double()
     assert (read @ matrix.T - q.double()).abs().mean() < 0.1 * q.double().abs().mean()
+
+
+def test_scales_are_divided_by_a_tensor() -> None:
+    """On a GPU PyTorch divides a tensor by a number as a product with its reciprocal, which differs from the kernels by a last bit."""
+    divisors = []
+
+    class Recorded(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if getattr(function, "__name__", "") in {"div", "true_divide", "__truediv__", "divide"}:
+                divisors.append(args[1])
+            return function(*args, **(kwargs or {}))
+
+    spec = importlib.util.spec_from_file_location("accuracy", ROOT / "kernel/subjects/e4m3_accuracy.py")
+    accuracy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(accuracy)
+    largest = torch.tensor([[3.0, 0.0], [448.0, 1e-34]])
+    with Recorded():
+        scale = accuracy.scale_of(largest)
+    assert [type(divisor) for divisor in divisors] == [torch.Tensor]
+    assert scale.tolist() == torch.tensor([[3.0 / 448, 1e-30], [1.0, 1e-30]]).tolist()
