@@ -16,7 +16,7 @@ def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
     def draw(sequence: int, heads: int) -> Any:
         shape = (p["b"], sequence, heads, p["d"])
         numbers = torch.randn(shape, device=generator.device, dtype=p.get("draws", torch.float32), generator=generator)
-        return numbers.mul_(p["scale"])
+        return numbers if p["scale"] == 1 else numbers.mul_(p["scale"])
 
     return draw(p["sq"], p["h"]), draw(p["sk"], p["hkv"]), draw(p["sk"], p["hkv"])
 

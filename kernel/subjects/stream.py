@@ -57,7 +57,9 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     p = _complete(params)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    x, y = (torch.randn(p["n"], device="cuda", generator=generator).mul_(p["scale"]) for _ in range(2))
+    x, y = (torch.randn(p["n"], device="cuda", generator=generator) for _ in range(2))
+    if p["scale"] != 1:
+        x, y = x.mul_(p["scale"]), y.mul_(p["scale"])
     return {"x": x, "y": y, "a": p["a"], "max_ctas": p["max_ctas"]}
 
 
