@@ -135,7 +135,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q, k, v = (inputs.get(f"original_{name}", inputs[name]) for name in "qkv")
     if inputs["part"] == "quantise":
         if inputs["transform"]:
-            q, k = (x.float() @ make_transform(x.device) for x in (q, k))
+            q, k = (transform(x.float()) for x in (q, k))
         rounded = accuracy.quantise(q.float(), k.float(), v.float())
         return {name: rounded[name] for name in ("q", "k", *accuracy.SCALES)}
     if q.dtype == torch.float64:
@@ -144,15 +144,18 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": accuracy.e4m3.reference({**rounded, "causal": False})["out"]}
 
 
-def make_transform(device: Any) -> Any:
-    """Make the matrix of the kernel's transform, (128, 128)."""
+def transform(x: Any) -> Any:
+    """Transform float32 rows (..., 128) as the kernels do, in the order of their sums."""
     import torch
 
-    matrix = torch.ones((1, 1), device=device)
-    while len(matrix) < accuracy.HEAD_DIM:
-        matrix = torch.cat([torch.cat([matrix, matrix], dim=1), torch.cat([matrix, -matrix], dim=1)])
     bits = [SIGNS[column // WORD] >> column % WORD & 1 for column in range(accuracy.HEAD_DIM)]
-    return (1.0 - 2.0 * torch.tensor(bits, device=device))[:, None] * matrix / math.sqrt(accuracy.HEAD_DIM)
+    x = x * (1.0 - 2.0 * torch.tensor(bits, device=x.device))
+    step = 1
+    while step < accuracy.HEAD_DIM:
+        low, high = x.unflatten(-1, (-1, 2, step)).unbind(-2)
+        x = torch.stack([low + high, low - high], dim=-2).flatten(-3)
+        step *= 2
+    return x * (1.0 / math.sqrt(accuracy.HEAD_DIM))
 
 
 def _divide(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

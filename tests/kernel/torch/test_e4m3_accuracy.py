@@ -168,12 +168,28 @@ def test_the_reference_of_the_quantising_kernels_transforms() -> None:
     spec = importlib.util.spec_from_file_location("quantised", ROOT / "kernel/subjects/e4m3_quantised.py")
     subject = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(subject)
-    matrix = subject.make_transform("cpu").double()
+    matrix = subject.transform(torch.eye(128)).double()
     assert (matrix @ matrix.T).numpy() == pytest.approx(torch.eye(128).double().numpy(), abs=1e-6)
     q, k, v = (torch.randn(1, 5, 2, 128).bfloat16() for _ in "qkv")
     rounded = subject.reference({"q": q, "k": k, "v": v, "part": "quantise", "transform": True})
     read = rounded["q"].view(torch.float8_e4m3fn).double() * rounded["q_scale"][0, :, None].double()
     assert (read @ matrix.T - q.double()).abs().mean() < 0.1 * q.double().abs().mean()
+
+
+def test_the_reference_transforms_in_the_order_of_the_kernels() -> None:
+    """Walk through quantise/quantise.cuh lane by lane: 4 columns in a lane, then 5 exchanges of lanes."""
+    spec = importlib.util.spec_from_file_location("quantised", ROOT / "kernel/subjects/e4m3_quantised.py")
+    subject = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(subject)
+    row = torch.randn(128) * torch.logspace(-3, 3, 128)
+    signs = [-1.0 if subject.SIGNS[lane // 8] >> (lane % 8 * 4) >> j & 1 else 1.0 for lane in range(32) for j in range(4)]
+    x = (row * torch.tensor(signs)).view(32, 4)
+    sums = x[:, 0] + x[:, 1], x[:, 0] - x[:, 1], x[:, 2] + x[:, 3], x[:, 2] - x[:, 3]
+    x = torch.stack([sums[0] + sums[2], sums[1] + sums[3], sums[0] - sums[2], sums[1] - sums[3]], dim=1)
+    for step in (1, 2, 4, 8, 16):
+        other = x[torch.arange(32) ^ step]
+        x = torch.where((torch.arange(32) & step != 0)[:, None], other - x, x + other)
+    assert torch.equal(subject.transform(row), (x * 0.08838834764831845).view(128))
 
 
 def test_scales_are_divided_by_a_tensor() -> None:

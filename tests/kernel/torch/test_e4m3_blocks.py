@@ -69,7 +69,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Any:
     vars(flashcore)["_blocks"], vars(rounding)["SIGNS"] = rounding, (*blocks.quantised.SIGNS, 0, 0, 0, 0)
 
     def quantise_blocks(x: Any, kind: str, *, signs: Any, out: Any) -> Any:
-        x = x.float() @ blocks.quantised.make_transform("cpu") if signs else x.float()
+        x = blocks.quantised.transform(x.float()) if signs else x.float()
         rounded = blocks.quantise_exactly(x, x, x)
         values = blocks.order(rounded["v"]) if kind == "v" else rounded[kind]
         if out:
