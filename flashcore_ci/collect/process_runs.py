@@ -60,6 +60,7 @@ class ProcessRuns:
         self._pool = ThreadPoolExecutor(1 + AHEAD)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
         self._ahead: dict[str, int] = {}
+        self._sent: set[str] = set()
 
     def start(self, run: ProcessRun) -> None:
         """Start a process that waits for its signal, once."""
@@ -81,11 +82,26 @@ class ProcessRuns:
         waiting = (name for name in self._ahead if not self._started[name].done() and self._signals[name].has_made())
         return sum(self._ahead[name] for name in waiting)
 
-    def finish(self, run: ProcessRun, hints: Mapping[str, Any] | None = None) -> dict[str, WorkloadResult]:
-        """Send the signal with ``hints``, and return one result per workload."""
+    def finish(
+        self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None
+    ) -> dict[str, WorkloadResult]:
+        """Send the signal with ``hints``, and return one result per workload.
+
+        ``then`` gets its signal once this process has measured all without a failure. It starts CUDA while this one ends.
+        """
         self.start(run)
-        self._signals[run.name].send(run.session.seconds(Kind.TIMING), hints)
+        self._send(run, hints)
+        while then is not None and then.name in self._started and not self._started[run.name].done():
+            if self._signals[run.name].is_done():
+                self._send(then, hints)
+                break
+            clock.sleep(POLL_SECONDS)
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
+
+    def _send(self, run: ProcessRun, hints: Mapping[str, Any] | None) -> None:
+        if run.name not in self._sent:
+            self._sent.add(run.name)
+            self._signals[run.name].send(run.session.seconds(Kind.TIMING), hints)
 
     def close(self) -> None:
         """End the processes that still wait."""

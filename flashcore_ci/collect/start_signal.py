@@ -37,6 +37,10 @@ class StartSignal:
         """Tell whether the worker started CUDA ahead."""
         return self._beside("made").exists()
 
+    def is_done(self) -> bool:
+        """Tell whether the worker has measured everything, without a failure. It may not have ended."""
+        return self._beside("done").exists()
+
     def cancel(self) -> None:
         """End the worker."""
         self.cancelled = True

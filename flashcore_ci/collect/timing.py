@@ -67,7 +67,8 @@ class Timer:
 
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
         """Send the signal, and wait for the results. The first process chooses the sets for all."""
-        found = self._runs.finish(self._run(number, workloads), self._hints)
+        then = self._run(number + 1, workloads) if number + 1 < self.processes else None
+        found = self._runs.finish(self._run(number, workloads), self._hints, then=then)
         for name, result in found.items():
             if result.missing is None and "sets" in result.values:
                 self._hints.setdefault(name, {key: result.values.get(key) for key in HINTS})

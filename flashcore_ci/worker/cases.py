@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.worker import kernels_seen
 from flashcore_ci.worker.guard import NO_MEMORY, context_error
 from flashcore_ci.worker.job import Work, missing
 from flashcore_ci.worker.subject_file import last_line
@@ -69,12 +70,9 @@ def run_case(subject: Any, case: Any) -> tuple[str, str]:
 
 def _run_profiled(subject: Any, case: Any) -> tuple[str, str, set[str]]:
     """Run a case. Return also the kernels that ran."""
-    import torch
-
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+    with kernels_seen.watching() as names:
         result, why = run_case(subject, case)
-    seen = (event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA)
-    return result, why, set(seen)
+    return result, why, names()
 
 
 def _find_other_code(subject: Any, seen: set[str], entries: set[str]) -> dict[str, Any] | None:

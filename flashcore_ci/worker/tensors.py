@@ -89,12 +89,14 @@ def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def largest_difference(first: Any, second: Any) -> Difference:
     """Return the largest |first - second|. Any NaN is larger than all numbers."""
+    import torch
+
     worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
     for offset, x, y in _parts(first, second):
-        distance = (x - y).abs().masked_fill(x == y, 0.0)
-        value, at = (item.item() for item in distance.max(dim=0))
+        largest, place = (x - y).abs().masked_fill(x == y, 0.0).max(dim=0)
+        value, at, one, other = torch.stack([largest, place.double(), x.take(place), y.take(place)]).tolist()  # waits once
         if not (value <= worst.value):
-            worst = Difference(value=value, index=_unravel(offset + at, first.shape), first=x[at].item(), second=y[at].item())
+            worst = Difference(value=value, index=_unravel(offset + int(at), first.shape), first=one, second=other)
         if math.isnan(value):
             break
     return worst
@@ -115,10 +117,13 @@ def mean_error(outputs: Any, reference: Any) -> float:
 
 def rms_error(outputs: Any, reference: Any) -> float:
     """Return the root of the sum of squared errors over that of the reference. NaN stays NaN."""
+    import torch
+
     wrong = size = 0.0
     for _, x, y in _parts(outputs, reference):
-        wrong += float((x - y).square().masked_fill(x == y, 0.0).sum())
-        size += float(y.square().masked_fill(~y.isfinite(), 0.0).sum())
+        squares = (x - y).square().masked_fill(x == y, 0.0), y.square().masked_fill(~y.isfinite(), 0.0)
+        more_wrong, more = torch.stack([each.sum() for each in squares]).tolist()
+        wrong, size = wrong + more_wrong, size + more
     return divide(math.sqrt(wrong), math.sqrt(size))
 
 
@@ -131,25 +136,22 @@ def error_histogram(first: Any, second: Any) -> dict[str, Any]:
     """Count |first - second| by powers of two, as ``model.reading.Histogram``."""
     import torch
 
-    counts, zeros, not_finite = [0] * POWERS, 0, 0
+    counts = [0] * (POWERS + 2)  # of the powers, of zeros, of what is not finite
     for _, x, y in _parts(first, second):
         distance = (x - y).abs().masked_fill(x == y, 0.0)
-        finite = distance[distance.isfinite()]
-        nonzero = finite[finite > 0]
-        not_finite += distance.numel() - finite.numel()
-        zeros += finite.numel() - nonzero.numel()
-        places = (torch.frexp(nonzero).exponent.long() - 1 - SMALLEST).clamp(0, POWERS - 1)
-        counts = [sum(pair) for pair in zip(counts, torch.bincount(places, minlength=POWERS).tolist(), strict=True)]
-    return {"first": SMALLEST, "counts": counts, "zeros": zeros, "not_finite": not_finite}
+        power = (torch.frexp(distance).exponent.long() - 1 - SMALLEST).clamp(0, POWERS - 1)
+        places = power.masked_fill(distance == 0, POWERS).masked_fill(~distance.isfinite(), POWERS + 1)
+        counts = [sum(pair) for pair in zip(counts, torch.bincount(places, minlength=POWERS + 2).tolist(), strict=True)]
+    return {"first": SMALLEST, "counts": counts[:POWERS], "zeros": counts[POWERS], "not_finite": counts[POWERS + 1]}
 
 
 def rounding_error(reference: Any) -> float:
     """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
     largest = 0.0
     for _, part in _chunks(reference):
-        finite = part[part.isfinite()]
-        if finite.numel():
-            largest = max(largest, (finite + SHIFT - SHIFT - finite).abs().max().item())
+        if part.numel():
+            error = (part + SHIFT - SHIFT - part).abs().masked_fill(~part.isfinite(), 0.0)
+            largest = max(largest, error.max().item())
     return largest
 
 

@@ -106,7 +106,10 @@ def run(job: Job, result: Result) -> bool:
                 return isolated_timing.measure(context, subject, work, hint=hint, limit=limits.get(work.id))
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
-    return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
+    completed = guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
+    if completed and "rank" not in job.options and not any(subject.candidate for subject in job.subjects):
+        guard.say_done(job, result)  # not with candidates, or with ranks, whose ends nobody here knows
+    return completed
 
 
 def _make_context(job: Job) -> TimingContext:

@@ -195,11 +195,17 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sdpa(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
+    """Compute attention with PyTorch's kernels.
+
+    With a causal mask and sq != sk, by the operator that PyTorch's own mask of that kind calls. The mask's module imports PyTorch's
+    compiler, 800 modules, in each process.
+    """
     import torch
-    from torch.nn.attention.bias import causal_lower_right
 
     if causal and q.shape[2] != k.shape[2]:
-        mask = causal_lower_right(q.shape[2], k.shape[2])
+        if torch.backends.cuda.can_use_flash_attention(torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, False)):
+            return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]  # noqa: SLF001
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(k.shape[2] - q.shape[2])
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,9 @@ class StartSignal:
         self.sent = True
         self.event.set()
 
+    def is_done(self):
+        return False
+
     def cancel(self):
         self.cancelled = True
         self.event.set()
@@ -102,6 +106,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(child, "run", scripted.run)
     monkeypatch.setattr(collect, "StartSignal", StartSignal)
     monkeypatch.setattr(process_runs, "StartSignal", StartSignal)
+    monkeypatch.setattr(process_runs.clock, "sleep", lambda _: threading.Event().wait(0.001))
     clean = Measured(value=0.0, unit="count")
     monkeypatch.setattr(sanitizer.sanitizer, "read_findings", lambda *_, **__: clean)
     monkeypatch.setattr(sanitizer.positive_control, "why_unreported", lambda *_: scripted.blind)

@@ -115,7 +115,7 @@ def test_the_first_process_chooses_the_sets_for_all(tmp_path, monkeypatch):
     timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path))
     outcomes = iter([{"sets": 24, "batched": False}, {"sets": 4, "batched": True}, {"sets": 8, "batched": True}])
 
-    def finish(run, given):
+    def finish(run, given, then=None):
         hints.append(dict(given))
         missing = lost(Code.CLOCKS_DISAGREE) if run.number == 0 else None
         return {"w": WorkloadResult(values=next(outcomes), missing=missing, completed=None, result_file=Path("/r"))}
@@ -152,6 +152,36 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     runs.hold()  # a process that ended makes none either
     assert len(waits) == 3
     assert runs.contexts() == 0
+
+
+def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monkeypatch):
+    ends, seen = threading.Event(), []
+    monkeypatch.setattr(isolation, "run_isolated", lambda *_, start, **__: ends.wait(10) and {})
+    monkeypatch.setattr(process_runs.clock, "monotonic", lambda: 0.0)
+
+    def sleep(seconds):
+        seen.append((tmp_path / "go-b").exists())
+        (tmp_path / "go-a.done").touch()
+
+    session = SimpleNamespace(is_healthy=None, seconds=lambda kind: 9.0)
+    monkeypatch.setattr(process_runs.clock, "sleep", sleep)
+    runs, workloads = process_runs.ProcessRuns(tmp_path), (SimpleNamespace(subject="s"),)
+    first, then = (process_runs.ProcessRun(name=name, number=0, session=session, workloads=workloads) for name in "ab")
+    runs.start(first)
+    runs.start(then)
+
+    def end_when_the_next_has_its_signal():
+        while not (tmp_path / "go-b").exists():
+            threading.Event().wait(0.001)
+        ends.set()
+
+    threading.Thread(target=end_when_the_next_has_its_signal).start()
+    runs.finish(first, then=then)
+    assert seen == [False]
+    sent = (tmp_path / "go-b").stat().st_mtime_ns
+    runs.finish(then)
+    assert (tmp_path / "go-b").stat().st_mtime_ns == sent  # once
+    runs.close()
 
 
 def test_one_side_is_timed_by_the_shorter_rule_and_a_comparison_is_not(tmp_path):

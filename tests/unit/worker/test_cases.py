@@ -49,7 +49,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     found = SimpleNamespace(seen=["kernel"])
 
     class Profile:
-        def __init__(self, activities: Any) -> None:
+        def __init__(self, **_options: Any) -> None:
             pass
 
         def __enter__(self) -> Self:
@@ -58,13 +58,13 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         def __exit__(self, *_error: object) -> None:
             pass
 
-        def events(self) -> Any:
+        @property
+        def function_events(self) -> Any:
             return [SimpleNamespace(name=name, device_type="cuda") for name in found.seen]
 
     fake: Any = SimpleNamespace(
         cuda=SimpleNamespace(synchronize=lambda: None, OutOfMemoryError=OutOfMemoryError),
-        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="cuda")),
-        profiler=SimpleNamespace(profile=Profile, ProfilerActivity=SimpleNamespace(CUDA="cuda")),
+        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="cuda"), profiler=SimpleNamespace(profile=Profile)),
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
     return found

@@ -19,9 +19,11 @@ def test_it_imports_the_compiler_while_contexts_are_made(monkeypatch: pytest.Mon
     subjects = SimpleNamespace(prepare=lambda **_: did.append("prepare"), preload=lambda: did.append("preload"))
     monkeypatch.setattr(correctness, "Subjects", lambda job: subjects)
     monkeypatch.setattr(correctness, "start_beside", lambda: SimpleNamespace(join=lambda: did.append("context")))
-    guard = SimpleNamespace(begin=lambda *_: did.append("begin"), run_each=lambda *_: True)
+    guard = SimpleNamespace(begin=lambda *_: did.append("begin"), run_each=lambda *_, **__: True)
     monkeypatch.setattr(correctness, "guard", guard)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(Stream=lambda: None)))
+    gpu = SimpleNamespace(total_memory=80 << 30)
+    cuda = SimpleNamespace(Stream=lambda: None, get_device_properties=lambda _: gpu)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     subject = Subject(name="s", file=tmp_path / "s.py", library=None, candidate=("c.py",))
     fields: dict[str, Any] = {"nonce": "n", "digest": "d", "root": tmp_path, "folder": tmp_path, "workloads": ()}
     assert correctness.run(Job(kind="correctness", subjects=(subject,), options={"repeats": 1, "entries": {}}, **fields), None)  # type: ignore[arg-type]
