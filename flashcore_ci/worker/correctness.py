@@ -62,7 +62,7 @@ def run(job: Job, result: Result) -> bool:
     )  # it imports torch while this process does
     if at_once:
         subjects.prepare(warm=PROFILER)
-    starting = start_beside() if candidates else None
+    starting = start_beside() if int(job.options.get("gpus", 1)) == 1 else None
     import torch
 
     subjects.prepare(warm=PROFILER)  # without cores in plenty not before: more imports of torch at once would slow down all

@@ -1,4 +1,4 @@
-"""What a correctness worker of candidates does first. The driver makes one context at a time, and meanwhile it imports."""
+"""What a correctness worker does first. The driver makes one context at a time, and meanwhile it imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Subject
 
 
-def test_it_imports_the_compiler_while_contexts_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("candidate", [(), ("c.py",)])
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_it_imports_the_compiler_while_contexts_are_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, candidate: tuple[str, ...], gpus: int
+) -> None:
     did: list[str] = []
     subjects = SimpleNamespace(prepare=lambda **_: did.append("prepare"), preload=lambda: did.append("preload"))
     monkeypatch.setattr(correctness, "Subjects", lambda job: subjects)
@@ -24,10 +28,11 @@ def test_it_imports_the_compiler_while_contexts_are_made(monkeypatch: pytest.Mon
     gpu = SimpleNamespace(total_memory=80 << 30)
     cuda = SimpleNamespace(Stream=lambda: None, get_device_properties=lambda _: gpu)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    subject = Subject(name="s", file=tmp_path / "s.py", library=None, candidate=("c.py",))
+    subject = Subject(name="s", file=tmp_path / "s.py", library=None, candidate=candidate)
     fields: dict[str, Any] = {"nonce": "n", "digest": "d", "root": tmp_path, "folder": tmp_path, "workloads": ()}
-    assert correctness.run(Job(kind="correctness", subjects=(subject,), options={"repeats": 1, "entries": {}}, **fields), None)  # type: ignore[arg-type]
-    assert did[did.index("preload") :] == ["preload", "context", "begin"]
+    options = {"repeats": 1, "entries": {}} | ({"gpus": gpus} if gpus > 1 else {})
+    assert correctness.run(Job(kind="correctness", subjects=(subject,), options=options, **fields), None)  # type: ignore[arg-type]
+    assert did[did.index("preload") :] == (["preload", "context", "begin"] if gpus == 1 else ["preload", "begin"])
 
 
 @pytest.mark.parametrize("late", [False, True])
