@@ -125,7 +125,15 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     kinds = ("", "local_", *(("fp8_", "ragged_", "gather_") if operation == "decode" else ()))
     macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
     is_local = "_local_" in entry or "_cap_" in entry
-    kind = "local_" if is_local else "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    kind = (
+        "local_"
+        if is_local
+        else "fp8_"
+        if entry.endswith("_e4m3")
+        else "ragged_"
+        if "_ragged_" in entry or "_warpgroup_" in entry
+        else ""
+    )
     if "_gather_" in entry:
         kind = "gather_"
     chosen = f"{operation}/{kind}variants.h"

@@ -195,11 +195,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sdpa(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
-    """Compute attention with PyTorch's kernels.
-
-    With a causal mask and sq != sk, by the operator that PyTorch's own mask of that kind calls. The mask's module imports PyTorch's
-    compiler, 800 modules, in each process.
-    """
+    """Compute attention. If causal with sq != sk, by the operator of PyTorch's own mask, whose module imports the compiler."""
     import torch
 
     if causal and q.shape[2] != k.shape[2]:
