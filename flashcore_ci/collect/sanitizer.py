@@ -97,8 +97,9 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
     others = tuple(workload for workload in workloads if workload not in bulk)
     if name != SLOWEST:
         session.may_start()
-    half = -(-len(others) // 2) if name == SLOWEST and len(others) >= 2 * MIN_HALF else len(others)
-    groups = [each for each in ((name, others[:half]), (name + SECOND, others[half:]), (name, bulk)) if each[1]]
+    two = name == SLOWEST and len(others) >= 2 * MIN_HALF
+    first, second = (others[::2], others[1::2]) if two else (others, ())  # neighbours take about as long
+    groups = [each for each in ((name, first), (name + SECOND, second), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}

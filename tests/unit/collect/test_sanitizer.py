@@ -154,3 +154,4 @@ def test_many_workloads_have_two_processes_of_the_slowest_check(monkeypatch, nam
     sanitizer._check(Session(), Path("/cs"), "2026.4.0.0", name, workloads)
     assert [len(ran[each]) for each in (name, name + sanitizer.SECOND) if each in ran] == parts
     assert {one.id for group in ran.values() for one in group} == {one.id for one in workloads}
+    assert set(ran.values()) == {workloads[number :: len(parts)] for number in range(len(parts))}
