@@ -88,3 +88,17 @@ def test_work_of_several_gpus_is_never_cut_for_one(count: int) -> None:
     for units, _ in parts:
         sizes = {2 if unit.workload == pair.id else 1 for unit in units}
         assert sizes == {shards.gpus_of(plan, units)}
+
+
+def test_estimates_are_near_the_times_of_two_measured_shards() -> None:
+    """Two H200 with 32 cores, 2026-11-23: seconds from a shard's first process to its first timing, by the times of units of that run."""
+    seconds = {Kind.CORRECTNESS: 226.7, Kind.SANITIZER: 100.8, Kind.PROFILE: 8.9}
+
+    def estimate(*kinds: Kind) -> float:
+        shard = shards._Bin()
+        for kind in kinds:
+            shard.seconds = shard.with_unit(Unit(kind=kind, workload="w"), seconds[kind] * shards.SHARES.get(kind, 1.0))
+        return shard.seconds
+
+    assert estimate(Kind.CORRECTNESS, Kind.SANITIZER) == pytest.approx(26.1, abs=2.0)
+    assert estimate(Kind.PROFILE) == pytest.approx(19.2, abs=2.0)
