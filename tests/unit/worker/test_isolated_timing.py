@@ -30,7 +30,10 @@ def test_a_step_is_not_noise():
     assert not _is_settled(blocks([1.0] * 3 + [1.03] * 3))
 
 
-@pytest.mark.parametrize("seen", [blocks([1.0] * 5), blocks([1.0] * 6, at=0.2), blocks([1.0] * 6, throttled={2})])
+@pytest.mark.parametrize(
+    "seen",
+    [blocks([1.0] * (WINDOW_PAIRS - 1)), blocks([1.0] * WINDOW_PAIRS, at=0.2), blocks([1.0] * WINDOW_PAIRS, throttled={2})],
+)
 def test_too_little_was_seen(seen):
     assert not _is_settled(seen)
 
