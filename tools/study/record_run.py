@@ -15,7 +15,7 @@ from typing import Any
 
 from flashcore_ci.store.run import LOGS, pack, read_run
 
-MOST_BYTES = 450_000
+MOST_BYTES = 480_000
 
 
 def main(run: Path, dest: Path) -> int:
