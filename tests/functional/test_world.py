@@ -1,4 +1,7 @@
-"""The recorded runs of other projects' kernels count on a machine without their packages. Each red is explained."""
+"""The recorded runs of other projects' kernels count on a machine without their packages. Each red is explained.
+
+Those of correctness and timing are older than the collectors, so they count again with the next recording.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ from typing import Any
 
 from replayed import ROOT
 
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.store.run import read_run
+
 FOLDER = Path("gates/world")
 MIN_KERNELS, MIN_PROJECTS = 30, 6
+STALE = frozenset({"finite", "repeatable", "error-ratio", "stability"})
 
 
 def test_every_red_of_the_recorded_runs_is_explained(cli: Any, tmp_path: Path) -> None:
@@ -18,10 +25,17 @@ def test_every_red_of_the_recorded_runs_is_explained(cli: Any, tmp_path: Path) -
     done = cli("gate", "--recorded", *options, cwd=ROOT)
     report = json.loads((tmp_path / "run/report.json").read_text(encoding="utf-8"))
     verdicts = {(verdict["gate"], verdict["target"]): verdict for verdict in report["verdicts"]}
-    assert {verdict["origin"]["kind"] for verdict in verdicts.values()} == {"recorded"}, done.stdout
+    assert {gate for (gate, _), verdict in verdicts.items() if verdict["origin"]["kind"] == "none"} == STALE, done.stdout
     page = (ROOT / FOLDER / "README.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^\| `([a-z-]+)` \| ([a-z0-9-]+) \|", page, re.MULTILINE))
-    assert {key for key, verdict in verdicts.items() if verdict["outcome"] != "PASS"} == explained
-    measured = {target for (gate, target), verdict in verdicts.items() if gate == "stability" and verdict["outcome"] == "PASS"}
-    assert len(measured) >= MIN_KERNELS
-    assert len({target.partition("-")[0] for target in measured}) >= MIN_PROJECTS
+    red = {key for key, verdict in verdicts.items() if verdict["outcome"] != "PASS" and key[0] not in STALE}
+    assert red == {key for key in explained if key[0] not in STALE}
+
+
+def test_the_recorded_runs_timed_kernels_of_many_projects() -> None:
+    runs = [read_run(bundle) for bundle in sorted((ROOT / FOLDER / "evidence").glob("*.tar.xz"))]
+    timed = {
+        seen.target for run in runs for seen in run.evidence.observations if seen.kind is Kind.TIMING and seen.missing is None
+    }
+    assert len(timed) >= MIN_KERNELS
+    assert len({target.partition("-")[0] for target in timed}) >= MIN_PROJECTS

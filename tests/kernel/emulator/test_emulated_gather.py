@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from emulated import Library, Violation
+from emulated import Library, ViolationError
 from emulated_cases import Local
 from emulated_gather import Gather
 from emulator_build import build
@@ -69,6 +69,6 @@ def run_all(library: Library) -> None:
 def test_a_planted_defect_is_found(tmp_path: Path, header: str, old: str, new: str, message: str) -> None:
     library = make_library(tmp_path, "d64_fp16", (header, old, new))
     library.configure(seed=5, late=False)
-    with pytest.raises(Violation, match=message):
+    with pytest.raises(ViolationError, match=message):
         run_all(library)
     library.free()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from emulated import DTYPES, Library, Violation, operand, structure
+from emulated import DTYPES, Library, ViolationError, operand, structure
 from emulated_cases import Decode, Draw, Local, add_workspace, expect, rows_of, timed
 from emulator_build import build
 
@@ -132,5 +132,5 @@ def test_a_warpgroup_attends_to_packed_rows(tmp_path: Path) -> None:
 
 def test_values_that_no_row_sees_show(tmp_path: Path) -> None:
     library = load(tmp_path, [WARPGROUP], {"flashcore/decode/warpgroup_consumer.cuh": KEPT_VALUES})
-    with pytest.raises(Violation):
+    with pytest.raises(ViolationError):
         attend_packed(library, (5,), (70,))
