@@ -57,7 +57,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
         provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
         busy = _busy_neighbours(before, nvml.neighbours(gpus))
-    notes = (*_notes(nvml.unnamed_users(state.users), gpus), *busy)
+    notes = (*session.notes, *_notes(nvml.unnamed_users(state.users), gpus), *busy)
     return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
 

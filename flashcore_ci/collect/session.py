@@ -41,6 +41,7 @@ class Session:
     ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
     ``may_start`` returns when work that is not urgent may begin.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
+    ``notes`` go into the evidence.
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class Session:
     users: frozenset[int] = frozenset()
     group: tuple[str, ...] = ()
     neighbours: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
     progress: Callable[[str], None] = print
     may_start: Callable[[], object] = bool
 

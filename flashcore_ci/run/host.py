@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, ncu, nvml, process
+from flashcore_ci.bounded.values import shorten
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect.session import Session
@@ -21,6 +22,8 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import MARKER
+
+CHANGES_SHOWN, MAX_CHANGE = 3, 200
 
 SHARDS = "shards"
 """The folder of shard files in what the shards of a run share."""
@@ -98,6 +101,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
     """Tell the collector about run and machine."""
     settings, state = request.settings, nvml.read(request.gpu)
     require_architecture(plan, state)
+    checkout = _checkout(request, scratch)
     return Session(
         plan=plan,
         builds=builds,
@@ -109,7 +113,8 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         scratch=scratch,
         lock_dir=settings.lock_dir,
         lock_timeout=request.lock_timeout,
-        origin=provenance(request, scratch),
+        origin=_origin(checkout),
+        notes=_note_changes(checkout),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
         nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
@@ -135,14 +140,10 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)
-    out = request.root / request.out
-    near = (out.parent, *out.parent.glob(f".{glob.escape(out.name)}-*"))  # of this shard and its siblings, or of our shards
-    shared = [folder for folder in near if _is_shared(folder)]
-    gate = out.parent.parent / (out.parent.name[1:].rpartition("-")[0] or out.parent.name)  # whose shard this is
-    gates = [gate] if out.parent in shared and (gate / MARKER).is_file() else []
-    outputs = (out, request.root / request.binaries, *shared, *gates)
-    commit = request.commit
-    checkout = git.Checkout(commit=commit, dirty=False) if commit else git.checkout(request.root, logs=scratch, outputs=outputs)
+    return _origin(_checkout(request, scratch))
+
+
+def _origin(checkout: git.Checkout) -> Provenance:
     return Provenance(
         collected_at=clock.now(),
         device=None,
@@ -152,6 +153,27 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
         clock_policy="",
         version=__version__,
     )
+
+
+def _checkout(request: Request, scratch: Path) -> git.Checkout:
+    if request.commit:
+        return git.Checkout(commit=request.commit, dirty=False)
+    out = request.root / request.out
+    near = (out.parent, *out.parent.glob(f".{glob.escape(out.name)}-*"))  # of this shard and its siblings, or of our shards
+    shared = [folder for folder in near if _is_shared(folder)]
+    gate = out.parent.parent / (out.parent.name[1:].rpartition("-")[0] or out.parent.name)  # whose shard this is
+    gates = [gate] if out.parent in shared and (gate / MARKER).is_file() else []
+    outputs = (out, request.root / request.binaries, *shared, *gates)
+    return git.checkout(request.root, logs=scratch, outputs=outputs)
+
+
+def _note_changes(checkout: git.Checkout) -> tuple[str, ...]:
+    """Name what makes a checkout differ from its commit. It may be a file that git ignores."""
+    if not checkout.changes:
+        return ()
+    shown = [shorten(change, MAX_CHANGE) for change in checkout.changes[:CHANGES_SHOWN]]
+    more = f", and {len(checkout.changes) - len(shown)} more" if len(checkout.changes) > len(shown) else ""
+    return (f"the checkout had uncommitted changes: {'; '.join(shown)}{more}",)
 
 
 def commit_of(request: Request) -> str:

@@ -120,6 +120,14 @@ def test_a_shard_knows_what_its_gate_writes(out: str, own: set[str], tmp_path: P
     assert host.provenance(Request(suite=Path("s"), out=Path("/out"), environ={}), tmp_path).dirty is False
 
 
+def test_a_run_names_what_differs_from_its_commit() -> None:
+    files = tuple(f"build/mutants/{number}/x.cuh is not in the commit" for number in range(5))
+    (note,) = host._note_changes(git.Checkout(commit="c", dirty=True, changes=files))
+    assert note == f"the checkout had uncommitted changes: {'; '.join(files[:3])}, and 2 more"
+    assert host._note_changes(git.Checkout(commit="c", dirty=False)) == ()
+    assert len(host._note_changes(git.Checkout(commit="c", dirty=True, changes=("x" * 9000,)))[0]) < 300
+
+
 @pytest.mark.parametrize(("status", "text", "commit"), [(0, "a" * 40 + "\n", "a" * 40), (0, "", ""), (1, "a" * 40, "")])
 def test_the_commit_of_a_shard_is_one_question_to_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, text: str, commit: str
