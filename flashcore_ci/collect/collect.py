@@ -32,7 +32,7 @@ AT_ONCE = {
 
 MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
-MANY_SANITIZED = 24
+MANY_SANITIZED = 12
 """With so many, all but correctness and racecheck starts after the probe: many imports of torch at once delay each other."""
 WORKER_TOOLS = ("python", "torch")
 

@@ -30,7 +30,7 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
+SLOWEST, MIN_HALF = "racecheck", 6  # twice as long as the others: so many workloads are worth a second process
 SECOND = "+2"  # ends that process's name, and no workload's id
 
 Workloads = tuple[Workload, ...]

@@ -14,12 +14,17 @@ from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 8.0, Kind.SANITIZER: 1.0, Kind.PROFILE: 6.0, Kind.TIMING: 5.0}
-"""About what the first unit of a kind costs a shard: processes start, those of sanitizers next to correctness. It moves work between shards,
-and no verdict. Two H200 took 26.1 and 19.2 s up to timing. These numbers say 27.3 and 18.9, and earlier ones 30.3 and 16.9."""
-SHARES = {Kind.CORRECTNESS: 0.05, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 1.3, Kind.SANITIZER: 0.0, Kind.PROFILE: 4.2, Kind.TIMING: 1.8}
+"""About what the first unit of a kind costs a shard after the probe: processes start. It moves work between shards, and no verdict.
+Correctness and sanitizers took 24.7 s on one H200. Alone on the first of two they took 25.9, and probe and profile on the second 19.9.
+These numbers say 24.9, 25.7 and 19.6 for the seconds that those runs recorded, but 8.9 s of profile."""
+PREPARED_SECONDS = {Kind.PROFILE: 0.6}
+"""The same where the processes started next to correctness, and no other shard's correctness slows them down."""
+SHARES = {Kind.CORRECTNESS: 0.084, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
-PROBE_SECONDS = 4.0
+PROFILE_WAIT = 0.58
+"""How much longer a row's profile takes for each other shard that profiles: ncu waits for the other GPU's (0.41 s, not 0.26)."""
+PROBE_SECONDS = 6.5
 UNKNOWN_SECONDS = 1.0
 MAX_SECONDS = 3600.0
 """The longest time of a unit that is believed."""
@@ -35,7 +40,11 @@ class _Bin:
 
     def with_unit(self, unit: Unit, seconds: float) -> float:
         """Return this shard's time with one more unit."""
-        return self.seconds + seconds + (0.0 if unit.kind in self.kinds else START_SECONDS[unit.kind])
+        return self.seconds + seconds + (0.0 if unit.kind in self.kinds else self._start(unit.kind))
+
+    def _start(self, kind: Kind) -> float:
+        prepared = Kind.CORRECTNESS in self.kinds and kind in PREPARED_SECONDS
+        return PREPARED_SECONDS[kind] if prepared else START_SECONDS[kind]
 
 
 def units_of(plan: Plan) -> tuple[Unit, ...]:
@@ -63,13 +72,14 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
     for size in sorted({gpus[unit.workload] for unit in units}):
         same = [unit for unit in units if gpus[unit.workload] == size]
         most = max(1, min(count // size, len(same)))
-        tried = [_fill(same, known, most, few) for few in {most, *(1 << power for power in range(most.bit_length()))}]
+        sizes = sorted({most, *(1 << power for power in range(most.bit_length()))})
+        tried = [_fill(same, known, most, few=few, alone=alone) for few in sizes for alone in {1, few}]
         found += min(tried, key=lambda bins: (max(shard.seconds for shard in bins), sum(bool(shard.units) for shard in bins)))
     return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
 
 
-def _fill(units: Sequence[Unit], known: Seconds, count: int, few: int) -> list[_Bin]:
-    """Use ``count`` shards, of which ``few`` have what runs next to others.
+def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone: int) -> list[_Bin]:
+    """Use ``count`` shards, of which ``few`` have what runs next to others, and ``alone`` have profiles.
 
     The longest unit of a kind goes first, into the shard that ends first with it (Graham 1969). The longest kind fills the rest.
     """
@@ -78,9 +88,11 @@ def _fill(units: Sequence[Unit], known: Seconds, count: int, few: int) -> list[_
     for unit in units:
         totals[unit.kind] += round(1e3 * known[unit])
     for unit in sorted(units, key=lambda unit: (unit.kind not in SHARES, totals[unit.kind], unit.kind, -known[unit])):
-        places = range(few if unit.kind in SHARES else count)
-        best = bins[min(places, key=lambda place: bins[place].with_unit(unit, known[unit]))]
-        best.seconds = best.with_unit(unit, known[unit])
+        is_profile = unit.kind is Kind.PROFILE
+        shards = bins[: few if unit.kind in SHARES else count][-alone if is_profile else None :]
+        seconds = known[unit] * (1.0 + PROFILE_WAIT * (len(shards) - 1) * is_profile)
+        best = min(shards, key=lambda shard: shard.with_unit(unit, seconds))
+        best.seconds = best.with_unit(unit, seconds)
         best.units.append(unit)
         best.kinds.add(unit.kind)
     return bins

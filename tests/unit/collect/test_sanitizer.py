@@ -142,7 +142,8 @@ def test_initcheck_takes_kernels_that_load_bulk_copies_by_themselves(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "parts"), [("racecheck", 25, [13, 12]), ("racecheck", 23, [23]), ("memcheck", 25, [25])]
+    ("name", "count", "parts"),
+    [("racecheck", 25, [13, 12]), ("racecheck", 12, [6, 6]), ("racecheck", 11, [11]), ("memcheck", 25, [25])],
 )
 def test_many_workloads_have_two_processes_of_the_slowest_check(monkeypatch, name, count, parts):
     ran = {}
