@@ -107,6 +107,21 @@ def uuids() -> tuple[str, ...]:
         return _visible(nvml)
 
 
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Keep NVML started meanwhile, if there is one: to start it again, for each question, then takes no time."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(CannotCollectError):
+            stack.enter_context(_session())
+        yield
+
+
+def models() -> dict[str, str]:
+    """Return the model of each visible GPU. To start NVML for each takes a tenth of a second."""
+    with _session() as nvml:
+        return {uuid: _text(nvml.nvmlDeviceGetName(_handle(nvml, uuid))) for uuid in _visible(nvml)}
+
+
 def are_hidden() -> bool:
     """Tell whether CUDA_VISIBLE_DEVICES hides every GPU."""
     return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None

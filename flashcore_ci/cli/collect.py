@@ -22,6 +22,9 @@ from flashcore_ci.run.request import Request
 @options.build
 @options.only
 @options.path("--shard", default=None, text="Measure only this shard, a file that `shard` wrote.")
+@click.option(
+    "--given", type=options.FILE, default=None, hidden=True, help="Plan and checked builds, from the gate that runs this shard."
+)
 @click.option("--neighbours", metavar="UUID,UUID", help="GPUs for workloads of several, after --gpu.  [others of its model]")
 @options.path("--heartbeat", default=None, text="A file to touch every few seconds.")
 @options.measuring

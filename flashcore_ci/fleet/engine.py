@@ -19,13 +19,17 @@ COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A shard ``file`` to measure into the run folder ``out``, for the ``number``-th time, not on the GPUs in ``avoid``."""
+    """A shard ``file`` to measure into the run folder ``out``, for the ``number``-th time, not on the GPUs in ``avoid``.
+
+    ``given`` holds the plan and the builds that this gate has checked, for a shard of its own machine.
+    """
 
     shard: ShardFile
     file: Path
     out: Path
     number: int = 1
     avoid: tuple[str, ...] = ()
+    given: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

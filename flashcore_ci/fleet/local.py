@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import nvml, process
+from flashcore_ci.fleet.ahead import Ahead
 from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run.heartbeat import SILENT_SECONDS, Listener
@@ -28,12 +29,18 @@ class LocalEngine:
     gpus: list[str]
     logs: Path
     verified: bool = True
+    ahead: Ahead | None = None
     _busy: set[str] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def slots(self) -> int:
         """Return the number of usable GPUs."""
         return len(self.gpus)
+
+    def close(self) -> None:
+        """End the processes that still wait for a shard."""
+        if self.ahead is not None:
+            self.ahead.close()
 
     def put_aside(self, gpu: str) -> None:
         """Use this GPU no more."""
@@ -72,14 +79,21 @@ class LocalEngine:
             seen = {gpu: stack.enter_context(nvml.xids(gpu)) for gpu in gpus}
             root = self.request.root
             beat = Listener(self.logs / f"{name}.beat")
-            done = process.run(
-                [*self._argv(gpus, task), "--heartbeat", beat.file.absolute()],
+            argv = [*self._argv(gpus, task), "--heartbeat", beat.file.absolute()]
+
+            def should_stop() -> bool:
+                return beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values())
+
+            waiting = self.ahead.take() if self.ahead is not None else None
+            done = waiting and waiting.run(argv, timeout=seconds, should_stop=should_stop)
+            done = done or process.run(
+                [*COLLECT[:-1], *argv],
                 logs=self.logs,
                 name=name,
                 timeout=seconds,
                 cwd=root,
                 variables=import_variables(root),
-                should_stop=lambda: beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values()),
+                should_stop=should_stop,
             )
             is_silent = done.timed_out and beat.is_silent()
         if process.stopping():
@@ -101,7 +115,8 @@ class LocalEngine:
         options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
         options += ["--lock-timeout", str(request.lock_timeout)]
         allowed = [word for name in request.allow_process for word in ("--allow-process", name)]
-        return [*COLLECT, *options, *allowed]
+        given: list[str | Path] = [] if task.given is None else ["--given", task.given]
+        return [COLLECT[-1], *options, *given, *allowed]
 
 
 def hardware_failure(gpu: str, xids: Sequence[int]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from flashcore_ci.fleet.engine import Ended, Engine, Task
 from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
-from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation, Shard
+from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation, Provenance, Shard
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.verdict import Origin
-from flashcore_ci.run import aside, host, merge, shards
+from flashcore_ci.run import aside, handover, host, merge, shards
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
@@ -42,12 +44,14 @@ class Fleet:
     blamed: list[tuple[Task, Missing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
+    measured: Callable[[], object] = bool
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks, and those again that a machine lost. CannotCollectError if all fail for another reason."""
         while tasks:
             self.progress(f"measuring {len(tasks)} shards")
             ended = self.engine.measure(tasks)
+            self.measured()
             failed = [one for one in ended if one.failure]
             if failed and len(failed) == len(ended) and not self.done:
                 message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
@@ -110,30 +114,44 @@ def measure(
     progress: Progress,
     scratch: Path,
     base: Base | None = None,
+    durations: Mapping[Unit, float] | None = None,
 ) -> Source:
-    """Measure ``plan`` on all machines of ``engine``, compared with ``base``, and write the run folder ``request.out``."""
-    found = shards.cut_plan(plan, request, gpus=engine.slots())
+    """Measure ``plan`` on all machines of ``engine``, compared with ``base``, and write the run folder ``request.out``.
+
+    ``durations``: those of recorded runs (None: not read yet).
+    """
+    found = shards.cut_plan(plan, request, gpus=engine.slots(), durations=durations)
     files = shards.write(found, scratch / host.SHARDS)
-    tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
-    fleet = Fleet(engine=engine, progress=progress, home=request.settings.home)
-    fleet.run(tasks)
-    if not fleet.done:
-        raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
-    evidence, run = _joined(fleet, plan, builds, request)
-    merge.put_files(run, request.out)
+    given = handover.write(plan, builds, scratch.absolute()) if engine.verified and base is None else None
+    tasks = [
+        Task(shard=shard, file=file, out=scratch / f"run-{shard.index}", given=given)
+        for shard, file in zip(found, files, strict=True)
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        here: list[Future[Provenance]] = []  # after each round. Git takes a third of a second, while the results are read
+        fleet = Fleet(
+            engine=engine,
+            progress=progress,
+            home=request.settings.home,
+            measured=lambda: here.append(pool.submit(host.provenance, request)),
+        )
+        fleet.run(tasks)
+        if not fleet.done:
+            raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
+        run = merge.merge(fleet.done, verified=engine.verified)
+        merge.put_files(run, request.out)
+    evidence = _joined(fleet, run, plan, builds, here[-1].result())
     without = workloads_without_base(plan, builds, (Source(origin=Origin(kind="live"), evidence=evidence),))
     write_run(request.out, plan if base is None else able(plan, base, without), evidence)
     origin = recorded.where_and_when(evidence.provenance)
     return recorded.live_source(origin, evidence, request.out)
 
 
-def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> tuple[Evidence, Run]:
-    run = merge.merge(fleet.done, verified=fleet.engine.verified)
-    here = host.provenance(request)
+def _joined(fleet: Fleet, run: Run, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Evidence:
     provenance = run.evidence.provenance
     provenance = replace(provenance, commit=here.commit, dirty=here.dirty or provenance.dirty)  # changes may be gone by now
     blamed = (one for task, why in fleet.blamed for one in _blame(task, why, plan, builds))
-    evidence = replace(
+    return replace(
         run.evidence,
         provenance=provenance,
         observations=(*run.evidence.observations, *blamed),
@@ -141,7 +159,6 @@ def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request
         attempts=tuple(sorted(fleet.attempts, key=lambda attempt: (attempt.number, attempt.gpu, attempt.reason))),
         notes=(*run.evidence.notes, *fleet.notes),
     )
-    return evidence, run
 
 
 def _with_units(shard: Shard | None, blamed: Sequence[tuple[Task, Missing]]) -> Shard | None:

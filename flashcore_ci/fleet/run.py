@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flashcore_ci.adapters import nvml
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.fleet import measure
+from flashcore_ci.fleet.ahead import Ahead
 from flashcore_ci.fleet.engine import Engine
 from flashcore_ci.fleet.local import LocalEngine
 from flashcore_ci.fleet.slurm import SlurmEngine
+from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.run import gate, host, shards
+from flashcore_ci.run.build import Builds
 from flashcore_ci.run.request import Progress, Request
 
 MIN_GPUS = 2
@@ -31,13 +38,20 @@ def has_several_gpus(request: Request) -> bool:
 
 def _of_one_model() -> list[str]:
     """List the GPUs of the first one's model. Results of two models are not joined."""
-    models = {uuid: nvml.read(uuid).name for uuid in nvml.uuids()}
+    models = nvml.models()
     return [uuid for uuid, model in models.items() if model == next(iter(models.values()))]
 
 
 def run_local(request: Request, progress: Progress) -> Report:
     """Gate on all GPUs of this machine that are of one model."""
-    return _run(request, progress, lambda request, logs: LocalEngine(request=request, gpus=_of_one_model(), logs=logs))
+
+    def make(request: Request, logs: Path) -> LocalEngine:
+        gpus = _of_one_model()
+        ahead = Ahead(logs=logs / "ahead", root=request.root)
+        ahead.start(len(gpus))
+        return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead)
+
+    return _run(request, progress, make)
 
 
 def run_slurm(request: Request, progress: Progress, *, nodes: int, options: tuple[str, ...]) -> Report:
@@ -54,12 +68,15 @@ def matrix(request: Request, progress: Progress, *, gpus: int) -> str:
 
 
 def _run(request: Request, progress: Progress, make_engine: MakeEngine) -> Report:
-    with host.shared_scratch(request.out) as scratch:
+    with host.shared_scratch(request.out) as scratch, ThreadPoolExecutor(1) as pool:
         engine = make_engine(request, scratch / "logs")
-        return gate.gate(
-            request,
-            progress,
-            measure=lambda plan, builds, request, progress, base: measure.measure(
-                engine, plan, builds, request=request, progress=progress, scratch=scratch, base=base
-            ),
-        )
+        reading = pool.submit(shards.recorded_durations, request)  # while the subjects say what they are
+
+        def measured(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> Source:
+            known = reading.result()
+            return measure.measure(
+                engine, plan, builds, request=request, progress=progress, scratch=scratch, base=base, durations=known
+            )
+
+        with contextlib.closing(engine) if isinstance(engine, LocalEngine) else contextlib.nullcontext():
+            return gate.gate(request, progress, measure=measured)

@@ -7,6 +7,7 @@ import glob
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flashcore_ci import __version__
@@ -24,6 +25,8 @@ from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import MARKER
 
 CHANGES_SHOWN, MAX_CHANGE = 3, 200
+
+driver_kept = nvml.kept
 
 SHARDS = "shards"
 """The folder of shard files in what the shards of a run share."""
@@ -101,7 +104,10 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
     """Tell the collector about run and machine."""
     settings, state = request.settings, nvml.read(request.gpu)
     require_architecture(plan, state)
-    checkout = _checkout(request, scratch)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(_checkout, request, scratch)  # git and the toolchain's files take a tenth of a second each
+        sanitizers, disassemblers = sanitizer(request), disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None
+        checkout = reading.result()
     return Session(
         plan=plan,
         builds=builds,
@@ -115,9 +121,9 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         lock_timeout=request.lock_timeout,
         origin=_origin(checkout),
         notes=_note_changes(checkout),
-        sanitizer=sanitizer(request),
+        sanitizer=sanitizers,
         ncu=ncu.find(),
-        nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
+        nvdisasm=disassemblers,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         neighbours=None if request.neighbours is None else tuple(filter(None, request.neighbours.split(","))),

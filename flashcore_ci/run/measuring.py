@@ -13,7 +13,7 @@ from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import host, shards
+from flashcore_ci.run import handover, host, shards
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.base.subject import SecondJudgement
 from flashcore_ci.run.build import Builds, build_plan
@@ -29,9 +29,15 @@ def collect_run(request: Request, progress: Progress, suite: Suite | None = None
     host.require_gpu(request.gpu)
     shard = shards.read(request.shard) if request.shard is not None else None
     request = replace(request, base=(shard.base or None) if shard is not None else None)
+    if request.given is not None and shard is not None and not shard.base:
+        plan, builds = handover.read(request.given)
+        given = shards.part_of(plan, shard, host.commit_of(request))
+        with claim_folder(request.out):
+            prepare_run(request.out, plan)
+            return measure_here(plan, builds, request, progress, part=given).evidence
     suite = suite or load_suite(request)
     plan = make_plan(suite, request, progress)
-    part = shards.part_of(plan, shard, host.commit_of(request)) if shard is not None else None
+    part = None if shard is None else shards.part_of(plan, shard, host.commit_of(request))
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)

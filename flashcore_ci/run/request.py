@@ -26,7 +26,7 @@ class Request:
     - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
     - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
     - ``gates_of``: a suite whose gates and limits judge in place of those of ``suite``.
-    - ``shard``: a shard file, whose part alone ``collect`` measures.
+    - ``shard``: a shard file, whose part alone ``collect`` measures. ``given``: plan and checked builds, from the gate that runs it.
     - ``suite_is_default``: the suite is from pyproject.toml, so that of the base rules where there is one.
     - ``anchor``: also time the pinned anchor. ``base_python``, ``base_toolchain``, ``anchor_python``: of another side, if not head's.
     - ``untriaged_days``: how old an untriaged alert may be (None: alerts are not judged). ``db``: the history that saw them end.
@@ -58,6 +58,7 @@ class Request:
     lock_clocks: int | None = None
     gates_of: Path | None = None
     shard: Path | None = None
+    given: Path | None = None
     suite_is_default: bool = False
     anchor: bool = False
     anchor_python: Path | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from flashcore_ci.store.claim import mark_folder
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_new
 from flashcore_ci.store.manifest import ARTIFACTS
+from flashcore_ci.store.run import encode_plan
 
 FIX = "cut the suite again: flashcore-ci shard"
 NAME = "shard-{index:03}-{digest}.json"
@@ -52,9 +53,9 @@ def cut(request: Request, progress: Progress, *, gpus: int) -> tuple[ShardFile, 
     return cut_plan(make_plan(load_suite(request), request, progress), request, gpus=gpus)
 
 
-def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...]:
-    """Cut this plan, as ``cut``. UsageError if it asks nothing of a GPU."""
-    parts = shards.cut(plan, _durations(recorded.read_bundles(request.evidence)), gpus)
+def cut_plan(plan: Plan, request: Request, *, gpus: int, durations: Mapping[Unit, float] | None = None) -> tuple[ShardFile, ...]:
+    """Cut this plan, as ``cut``, by these ``durations`` (None: as recorded). UsageError if it asks nothing of a GPU."""
+    parts = shards.cut(plan, recorded_durations(request) if durations is None else durations, gpus)
     if not parts:
         raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
     commit = host.commit_of(request)
@@ -116,8 +117,13 @@ def part_of(plan: Plan, shard: ShardFile, commit: str) -> Part:
         raise UsageError(f"{plan.suite_file} does not ask for {error.args[0]}", fix=FIX) from None
     if shard.plan != digest_of(part):
         raise UsageError(f"the shard was cut from another version of {shard.suite_file} or of its subjects", fix=FIX)
-    whole = hashlib.sha256(encode(plan)).hexdigest()
+    whole = hashlib.sha256(encode_plan(plan)).hexdigest()
     return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole, units=shard.units, parts=shard.parts))
+
+
+def recorded_durations(request: Request) -> dict[Unit, float]:
+    """Return the seconds of each unit in recorded runs. To read these takes half a second."""
+    return _durations(recorded.read_bundles(request.evidence))
 
 
 def _durations(sources: Iterable[Source]) -> dict[Unit, float]:

@@ -71,7 +71,7 @@ def prepare_run(path: Path, plan: Plan) -> None:
         (path / ARTIFACTS).mkdir()
     except OSError as error:
         raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
-    write_atomically(path / PLAN, _encoded(plan))
+    write_atomically(path / PLAN, encode_plan(plan))
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
@@ -81,7 +81,7 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
-    write_atomically(path / PLAN, _encoded(plan))
+    write_atomically(path / PLAN, encode_plan(plan))
     write_atomically(path / EVIDENCE, encode(evidence))
     names = sorted(_files(path))
     for name in names:
@@ -108,8 +108,7 @@ def read_run(path: Path, verified: Callable[[dict[str, bytes]], object] | None =
         verified(files)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
-    plan, digest = _plan(content[PLAN])
-    plan = plan or decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
+    plan, digest = _plan(content[PLAN], where=f"{where}/{PLAN}")
     return Run(
         plan=plan,
         plan_digest=digest,
@@ -119,17 +118,19 @@ def read_run(path: Path, verified: Callable[[dict[str, bytes]], object] | None =
     )
 
 
-def _plan(data: bytes) -> tuple[Plan | None, str]:
-    """Decode and digest a plan once for all shards of it. None: it is damaged."""
+def decode_plan(data: bytes, *, where: str) -> Plan:
+    """Decode a plan. To write it again costs nothing. EvidenceError if it is damaged."""
+    return _plan(data, where=where)[0]
+
+
+def _plan(data: bytes, *, where: str) -> tuple[Plan, str]:
+    """Decode and digest a plan once for all shards of it."""
     for known, plan, digest in tuple(_plans_read):
         if known == data:
             _plans_written[:] = [(plan, data)]
             return plan, digest
     digest = hashlib.sha256(data).hexdigest()
-    try:
-        plan = decode(Plan, data, where=PLAN)
-    except EvidenceError:
-        return None, digest
+    plan = next((plan for plan, known in tuple(_plans_written) if known == data), None) or decode(Plan, data, where=where)
     _plans_read[:], _plans_written[:] = [(data, plan, digest)], [(plan, data)]
     return plan, digest
 
@@ -139,7 +140,8 @@ _plans_written: list[tuple[Plan, bytes]] = []
 """The last plan. It is written before the measurements and with them, and ``merge`` writes what it read: to encode it takes 0.2 s."""
 
 
-def _encoded(plan: Plan) -> bytes:
+def encode_plan(plan: Plan) -> bytes:
+    """Encode a plan once for all that write or digest it."""
     found = next((data for known, data in tuple(_plans_written) if known is plan), None) or encode(plan)
     _plans_written[:] = [(plan, found)]
     return found

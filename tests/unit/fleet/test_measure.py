@@ -19,7 +19,6 @@ from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import aside
-from flashcore_ci.run.request import Request
 from flashcore_ci.store.run import Run
 
 BROKEN = "Xid 79: GPU has fallen off the bus"
@@ -185,10 +184,8 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
 
 
 @pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
-def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool) -> None:
     run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance(dirty=there)))
-    monkeypatch.setattr(measure.merge, "merge", lambda *_, verified: run)
-    monkeypatch.setattr(measure.host, "provenance", lambda _: make_provenance(dirty=here))
     fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
-    evidence, _ = measure._joined(fleet, run.plan, (), Request(suite=Path("s"), out=Path("o"), environ={}))
+    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(dirty=here))
     assert evidence.provenance.dirty is (there or here)

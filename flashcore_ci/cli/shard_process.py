@@ -1,0 +1,26 @@
+"""A process that imports the tool while its gate plans, and then runs one command: the shard of a GPU.
+
+``python -m flashcore_ci.cli.shard_process FIFO``. The gate writes the command line into the FIFO, or ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from flashcore_ci.cli import collect, main
+from flashcore_ci.run import host
+
+IMPORTED = collect.command
+
+
+def wait_for_arguments(fifo: str) -> list[str]:
+    """Wait, without a poll, for one line of JSON."""
+    with open(fifo, encoding="utf-8") as orders:  # noqa: PTH123 - a FIFO
+        return [str(word) for word in json.loads(orders.readline())]
+
+
+if __name__ == "__main__":
+    with host.driver_kept():
+        sys.argv[1:] = wait_for_arguments(sys.argv[1])
+        main.main()
