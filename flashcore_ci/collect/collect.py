@@ -32,7 +32,7 @@ AT_ONCE = {
 
 MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
-MANY_SANITIZED = 12
+MANY_SANITIZED = 24
 """With so many, all but correctness and racecheck starts after the probe: many imports of torch at once delay each other."""
 WORKER_TOOLS = ("python", "torch")
 
@@ -78,7 +78,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
     with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
             probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
-            if len(session.workloads(Kind.SANITIZER)) >= MANY_SANITIZED:
+            if len(session.workloads(Kind.SANITIZER)) * session.shards >= MANY_SANITIZED:
                 session = replace(session, may_start=partial(wait, probes))
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]

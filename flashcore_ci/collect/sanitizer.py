@@ -30,7 +30,7 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, MIN_HALF = "racecheck", 6  # twice as long as the others: so many workloads are worth a second process
+SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
 SECOND = "+2"  # ends that process's name, and no workload's id
 
 Workloads = tuple[Workload, ...]
@@ -97,7 +97,7 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
     others = tuple(workload for workload in workloads if workload not in bulk)
     if name != SLOWEST:
         session.may_start()
-    two = name == SLOWEST and len(others) >= 2 * MIN_HALF
+    two = name == SLOWEST and len(others) >= MIN_HALF and len(others) * session.shards >= 2 * MIN_HALF
     first, second = (others[::2], others[1::2]) if two else (others, ())  # neighbours take about as long
     groups = [each for each in ((name, first), (name + SECOND, second), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:

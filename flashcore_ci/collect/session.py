@@ -41,7 +41,7 @@ class Session:
     ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
     ``may_start`` returns when work that is not urgent may begin.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
-    ``notes`` go into the evidence.
+    ``notes`` go into the evidence. ``shards``: how many parts of the plan are measured, perhaps on this machine.
     """
 
     plan: Plan
@@ -67,6 +67,7 @@ class Session:
     group: tuple[str, ...] = ()
     neighbours: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    shards: int = 1
     progress: Callable[[str], None] = print
     may_start: Callable[[], object] = bool
 

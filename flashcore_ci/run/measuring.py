@@ -61,7 +61,7 @@ def measure_here(
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
-    session = session if part is None else replace(session, plan=part.plan, artifacts=part.folder)
+    session = session if part is None else replace(session, plan=part.plan, artifacts=part.folder, shards=part.shard.count)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     if again is not None:
         evidence = again.measure(session, evidence, request)

@@ -120,3 +120,14 @@ def test_the_matrix_of_ci(two: Machine) -> None:
     matrix = json.loads(done.stdout)
     assert [entry["name"] for entry in matrix["include"]] == ["shard 1 of 2", "shard 2 of 2"]
     assert all((two.folder / "shards" / entry["shard"]).is_file() for entry in matrix["include"])
+
+
+def test_a_shard_refuses_a_plan_that_was_altered(two: Machine) -> None:
+    command(two, "shard", "--suite", SUITE, "--gpus", "2", "--out", two.folder / "shards")
+    shard = min((two.folder / "shards").glob("shard-*.json"))
+    given = two.folder / f"given-{'0' * 64}.json"
+    given.write_bytes(b"2\n{}[]")
+    refused = command(two, "collect", *FIXED, "--shard", shard, "--given", given, "--out", two.folder / "x")
+    assert refused.returncode == 4
+    assert "its content is not that of its name" in refused.stderr
+    assert not (two.folder / "x").exists()

@@ -72,6 +72,8 @@ def test_without_a_launch_of_a_planned_kernel_the_count_is_missing(launches, ent
 class Session:
     """A session whose known-good kernel is scripted."""
 
+    shards = 1
+
     def __init__(self, *, healthy=True):
         self._healthy = healthy
         self.may_start = bool
@@ -143,7 +145,7 @@ def test_initcheck_takes_kernels_that_load_bulk_copies_by_themselves(monkeypatch
 
 @pytest.mark.parametrize(
     ("name", "count", "parts"),
-    [("racecheck", 25, [13, 12]), ("racecheck", 12, [6, 6]), ("racecheck", 11, [11]), ("memcheck", 25, [25])],
+    [("racecheck", 25, [13, 12]), ("racecheck", 23, [23]), ("memcheck", 25, [25])],
 )
 def test_many_workloads_have_two_processes_of_the_slowest_check(monkeypatch, name, count, parts):
     ran = {}
@@ -156,3 +158,15 @@ def test_many_workloads_have_two_processes_of_the_slowest_check(monkeypatch, nam
     assert [len(ran[each]) for each in (name, name + sanitizer.SECOND) if each in ran] == parts
     assert {one.id for group in ran.values() for one in group} == {one.id for one in workloads}
     assert set(ran.values()) == {workloads[number :: len(parts)] for number in range(len(parts))}
+
+
+def test_a_shard_of_many_workloads_has_two_processes_as_well(monkeypatch):
+    ran = {}
+    session = Session()
+    session.shards = 2
+    monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
+    monkeypatch.setattr(
+        sanitizer, "_run_check", lambda session, tool, version, name, workloads: ran.update({name: workloads}) or {}
+    )
+    sanitizer._check(session, Path("/cs"), "2026.4.0.0", "racecheck", tuple(make_workload(f"w{n}") for n in range(12)))
+    assert sorted(map(len, ran.values())) == [6, 6]

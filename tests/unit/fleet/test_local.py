@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -150,3 +151,15 @@ def test_a_small_machine_says_itself_that_it_has_too_few(monkeypatch: pytest.Mon
     children = Children(monkeypatch)
     assert engine("a").measure([a_task(1, 2)])[0].lost == ""
     assert children.groups == [("a",)]
+
+
+def test_a_shard_gets_what_its_gate_has_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    children = Children(monkeypatch)
+    monkeypatch.setattr(
+        local.process, "run", lambda argv, **more: (commands.append(list(map(str, argv))), children.run(argv, **more))[1]
+    )
+    engine("a").measure([a_task(1, 1), replace(a_task(2, 1), given=Path("given-1.json"))])
+    given = [words[words.index("--given") + 1] for words in commands if "--given" in words]
+    assert (len(commands), given) == (2, ["given-1.json"])
+    assert all(words[:5] == list(local.COLLECT) for words in commands)
