@@ -87,10 +87,13 @@ class ProcessRuns:
     ) -> dict[str, WorkloadResult]:
         """Send the signal with ``hints``, and return one result per workload.
 
-        ``then`` gets its signal once this process has measured all without a failure. It starts CUDA while this one ends.
+        ``then`` gets its signal once this process has measured all without a failure. It starts CUDA while this one ends, and measures
+        after it, because a process that ends disturbs DRAM for half a second.
         """
         self.start(run)
         self._send(run, hints)
+        if run.name in self._signals:
+            self._signals[run.name].release()
         while then is not None and then.name in self._started and not self._started[run.name].done():
             if self._signals[run.name].is_done():
                 self._send(then, hints)

@@ -25,6 +25,10 @@ class StartSignal:
         unseen.write_text(json.dumps(dict(hints or {})), encoding="utf-8")
         unseen.replace(self.file)
 
+    def release(self) -> None:
+        """Let the worker measure, as the process before it has ended. Until then it only starts CUDA."""
+        self._beside("clear").touch()
+
     def hold(self) -> None:
         """Let the worker not start CUDA before the signal."""
         self._beside("hold").touch()

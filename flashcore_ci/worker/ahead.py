@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model import strict_json
+from flashcore_ci.worker import guard
 from flashcore_ci.worker.job import Job
 
 
@@ -23,6 +24,12 @@ def begin(job: Job) -> bool:
 def end(job: Job) -> None:
     """Say that CUDA has started."""
     _beside(job, "made").touch()
+
+
+def wait_until_alone(job: Job) -> None:
+    """Wait until the process that measured before has ended. TimeoutError."""
+    if "go" in job.options:
+        guard.wait_for(_beside(job, "clear"))
 
 
 def hints(job: Job) -> dict[str, dict[str, Any]]:

@@ -84,6 +84,7 @@ def run(job: Job, result: Result) -> bool:
     subjects.preload()  # before the start signal, while another process measures
     guard.begin(job, result, subjects.warm)
     start_cuda()
+    ahead.wait_until_alone(job)
     (context,), hints = contexts, ahead.hints(job)
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret

@@ -88,6 +88,9 @@ class StartSignal:
         self.sent = True
         self.event.set()
 
+    def release(self):
+        assert self.sent
+
     def is_done(self):
         return False
 

@@ -178,8 +178,11 @@ def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monk
     threading.Thread(target=end_when_the_next_has_its_signal).start()
     runs.finish(first, then=then)
     assert seen == [False]
+    assert (tmp_path / "go-a.clear").exists()
+    assert not (tmp_path / "go-b.clear").exists()  # it may start CUDA, but measures after the first has ended
     sent = (tmp_path / "go-b").stat().st_mtime_ns
     runs.finish(then)
+    assert (tmp_path / "go-b.clear").exists()
     assert (tmp_path / "go-b").stat().st_mtime_ns == sent  # once
     runs.close()
 

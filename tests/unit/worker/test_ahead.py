@@ -14,7 +14,7 @@ import pytest
 from flashcore_ci.collect import start_signal
 from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.worker import __main__ as program
-from flashcore_ci.worker import ahead, profile
+from flashcore_ci.worker import ahead, guard, profile
 from flashcore_ci.worker.job import Job, Result, Subject
 
 MakeJob = Callable[..., Job]
@@ -50,6 +50,15 @@ def test_none_is_begun_once_something_is_measured(make_job: MakeJob, tmp_path: P
 @pytest.mark.parametrize("options", [{"go": "/absent/go"}, {"ahead": True}, {}], ids=str)
 def test_none_is_made_unless_the_job_says_so_and_waits(make_job: MakeJob, options: dict[str, Any]) -> None:
     assert not ahead.begin(make_job(**options))
+
+
+def test_a_process_measures_after_the_one_before_has_ended(make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal, waited = StartSignal(tmp_path / "go"), []
+    monkeypatch.setattr(guard, "wait_for", waited.append)
+    ahead.wait_until_alone(make_job())  # without a signal no process measures before
+    ahead.wait_until_alone(make_job(go=str(signal.file)))
+    signal.release()
+    assert [path.exists() for path in waited] == [True]
 
 
 def test_hints_come_with_the_signal(make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
