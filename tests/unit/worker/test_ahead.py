@@ -52,7 +52,9 @@ def test_none_is_made_unless_the_job_says_so_and_waits(make_job: MakeJob, option
     assert not ahead.begin(make_job(**options))
 
 
-def test_a_process_measures_after_the_one_before_has_ended(make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_measures_after_the_one_before_has_ended(
+    make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     signal, waited = StartSignal(tmp_path / "go"), []
     monkeypatch.setattr(guard, "wait_for", waited.append)
     ahead.wait_until_alone(make_job())  # without a signal no process measures before
