@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -50,8 +51,9 @@ def test_a_planted_kernel_has_other_entry_functions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), [(ACCURACY_FILE, "accuracy"), (PLANTED_FILE, "accuracy-one-level")])
-def test_it_reads_no_data_while_it_is_measured(monkeypatch: pytest.MonkeyPatch, file: str, name: str) -> None:
+def test_it_reads_no_data_while_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str) -> None:
     """The worker refuses a subject that does, as no digest covers what it reads."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))  # bytecode of another test would count as data
     for seen in ("_as_data", "_by_import"):
         monkeypatch.setattr(file_reads, seen, set())
     monkeypatch.setattr(file_reads, "_watched", [])
