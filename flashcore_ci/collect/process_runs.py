@@ -93,7 +93,7 @@ class ProcessRuns:
         self.start(run)
         self._send(run, hints)
         if run.name in self._signals:
-            self._signals[run.name].release()
+            self._signals[run.name].release(run.session.seconds(Kind.TIMING))
         while then is not None and then.name in self._started and not self._started[run.name].done():
             if self._signals[run.name].is_done():
                 self._send(then, hints)

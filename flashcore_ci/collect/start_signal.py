@@ -25,8 +25,9 @@ class StartSignal:
         unseen.write_text(json.dumps(dict(hints or {})), encoding="utf-8")
         unseen.replace(self.file)
 
-    def release(self) -> None:
-        """Let the worker measure, as the process before it has ended. Until then it only starts CUDA."""
+    def release(self, seconds: float) -> None:
+        """Let the worker measure for so many seconds, as the process before it has ended. Until then it only starts CUDA."""
+        self._deadline = clock.monotonic() + seconds
         self._beside("clear").touch()
 
     def hold(self) -> None:

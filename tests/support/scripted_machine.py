@@ -88,7 +88,7 @@ class StartSignal:
         self.sent = True
         self.event.set()
 
-    def release(self):
+    def release(self, seconds):
         assert self.sent
 
     def is_done(self):

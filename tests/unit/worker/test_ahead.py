@@ -57,10 +57,25 @@ def test_a_process_measures_after_the_one_before_has_ended(
 ) -> None:
     signal, waited = StartSignal(tmp_path / "go"), []
     monkeypatch.setattr(guard, "wait_for", waited.append)
+    monkeypatch.setattr(start_signal.clock, "monotonic", lambda: 0.0)
     ahead.wait_until_alone(make_job())  # without a signal no process measures before
     ahead.wait_until_alone(make_job(go=str(signal.file)))
-    signal.release()
+    signal.release(1.0)
     assert [path.exists() for path in waited] == [True]
+
+
+def test_its_time_counts_from_when_it_may_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is slow to end takes nothing from the next one's time."""
+    now = [0.0]
+    monkeypatch.setattr(start_signal.clock, "monotonic", lambda: now[0])
+    signal = StartSignal(tmp_path / "go")
+    signal.send(5.0)
+    now[0] = 4.0
+    signal.release(5.0)
+    now[0] = 8.0
+    assert not signal.expired()
+    now[0] = 9.5
+    assert signal.expired()
 
 
 def test_hints_come_with_the_signal(make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
