@@ -8,7 +8,7 @@ namespace flashcore::decode {
 // Adds the splits of a packed launch up, several rows at a time: a busy memory system answers late, and many rows wait for it together.
 template <class Tuning>
 __device__ __forceinline__ void Merge<Tuning>::add_up_splits() const {
-    constexpr int kItems = kConfig.warpgroup ? 10 : 5;  // 40 rows of 128 columns are 80 items of four or eight warps
+    constexpr int kItems = 5;  // 40 rows of 128 columns are 80 items of eight warps
     const int items = (rows_.heads == 1 ? rows_.count : rows_.per_work_tile) * kColumnParts;
 #pragma unroll 1
     for (int first = warp_; first < items; first += kItems * kConfig.consumer_warps) {

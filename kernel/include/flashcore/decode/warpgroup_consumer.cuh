@@ -4,78 +4,11 @@
 #pragma once
 
 #include "flashcore/decode/consumer.cuh"
+#include "flashcore/decode/warpgroup_end.cuh"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/ptx/wgmma.cuh"
 
 namespace flashcore::decode {
-
-// The softmax state of a lane's rows when a split has ended.
-template <int kHeadDim>
-struct WarpgroupState {
-    float row_max[sm90::kRowsPerLane];
-    float row_sum[sm90::kRowsPerLane];  // of the lane's columns
-    float output[kHeadDim / 2];
-};
-
-// The end of a split: rows go from registers to the output, or to the workspace. Then the splits are added up as in merge.cuh.
-template <class Tuning>
-class WarpgroupEnd : Merge<Tuning> {
-    using Base = Merge<Tuning>;
-    using Base::kConfig, Base::kPairs;
-    using Base::params_, Base::rows_, Base::work_tile_, Base::fixup_, Base::warp_, Base::lane_;
-    using typename Base::Element;
-
-public:
-    using Base::Base;
-
-    __device__ __forceinline__ void run(const WarpgroupState<kConfig.head_dim>& state) const {
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const float sum = sm90::quad_sum(state.row_sum[r]);
-            const int row = warp_ * kRowTileRows + lane_ / sm90::kQuadLanes + r * sm90::kCoreMatrixRows;
-            if (!rows_.exists(row)) continue;
-            if (fixup_.split_count == 1) {
-                store_row(row, state.row_max[r], sum, state.output + 2 * r);
-            } else {
-                store_partial(row, state.row_max[r], sum, state.output + 2 * r);
-            }
-        }
-        if (fixup_.split_count > 1 && this->is_last()) this->add_up_splits();
-    }
-
-private:
-    // `sums` holds two neighbouring columns of this row in every four values.
-    __device__ __forceinline__ void store_partial(int row, float row_max, float sum, const float* sums) const {
-        float2* const partial = this->partial_of(fixup_.split_index);
-        float2* const pairs = partial + rows_.per_work_tile + row * kPairs + lane_ % sm90::kQuadLanes;
-#pragma unroll
-        for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) pairs[i * sm90::kQuadLanes] = {sums[4 * i], sums[4 * i + 1]};
-        if (lane_ % sm90::kQuadLanes == 0) partial[row] = {row_max, sum};
-    }
-
-    // A row that saw no key gives 0 and -infinity.
-    __device__ __forceinline__ void store_row(int row, float row_max, float sum, const float* sums) const {
-        const auto [query, head] = QueryRow(rows_, work_tile_, row);
-        const FlashcoreOperand& out = params_.out;
-        const int64_t out_row = work_tile_.first_query + query;
-        auto* const pairs = reinterpret_cast<uint32_t*>(static_cast<Element*>(out.data) + out_row * out.sequence_stride +
-                                                        head * out.head_stride) +
-                            lane_ % sm90::kQuadLanes;
-        RowEnd end{};
-        if constexpr (kConfig.local) {
-            end = this->end_row(row_max, sum, head);
-        } else {
-            end.inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-            end.lse = sum == 0.0f ? sm90::minus_infinity() : fmaf(row_max, params_.scale, natural_log(sum));
-        }
-#pragma unroll
-        for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) {
-            pairs[i * sm90::kQuadLanes] = ptx::pack<Element>(sums[4 * i] * end.inverse, sums[4 * i + 1] * end.inverse);
-        }
-        if (params_.lse == nullptr || lane_ % sm90::kQuadLanes != 0) return;
-        params_.lse[static_cast<int64_t>(head) * params_.queries.total + out_row] = end.lse;
-    }
-};
 
 template <class Tuning>
 class WarpgroupConsumer : Consumer<Tuning> {

@@ -86,10 +86,15 @@ public:
           per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
         const int first = lane * per_lane_;
         const int last = min_int(first + per_lane_, split_policy.sequences);
-        lane_tiles_ = first < last ? tiles(first) : 0;
-        if (per_lane_ > 1) {
+        if constexpr (Tuning::config.warpgroup) {  // short code: its launches are short, and it runs once
+#pragma unroll 1
+            for (int sequence = first; sequence < last; ++sequence) lane_tiles_ += tiles(sequence);
+        } else {
+            lane_tiles_ = first < last ? tiles(first) : 0;
+            if (per_lane_ > 1) {
 #pragma unroll 4
-            for (int sequence = first + 1; sequence < last; ++sequence) lane_tiles_ += tiles(sequence);
+                for (int sequence = first + 1; sequence < last; ++sequence) lane_tiles_ += tiles(sequence);
+            }
         }
         inclusive_sum_ = inclusive_sum(lane_tiles_, lane);
     }
