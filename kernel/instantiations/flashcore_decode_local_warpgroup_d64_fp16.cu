@@ -4,7 +4,7 @@
 namespace {
 struct Tuning {
     static constexpr flashcore::decode::Config config = {
-        .head_dim = 64, .dtype = flashcore::DType::kFp16, .tile_keys = 128, .stages = 6,
+        .head_dim = 64, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 12,
         .consumer_warps = 4, .ragged = true, .local = true, .warpgroup = true};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);

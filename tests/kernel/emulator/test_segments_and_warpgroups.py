@@ -16,6 +16,7 @@ pytestmark = pytest.mark.nightly
 
 DETERMINISTIC, WARPGROUP = "flashcore_decode_deterministic_d64_fp16", "flashcore_decode_warpgroup_d64_fp16"
 LOCAL_WARPGROUP = "flashcore_decode_local_warpgroup_d64_fp16"
+WIDE_WARPGROUP = "flashcore_decode_warpgroup_d128_fp16"
 FOLDED_BY_CTA = (
     "            save(partial_of(cta_ * work_.places.slots + 1 + segment - work_.first), row, pair, columns);\n            return;",
     """            float2* const own = partial_of(cta_ * work_.places.slots + 1);
@@ -82,10 +83,10 @@ def test_an_order_that_follows_the_ctas_shows(tmp_path: Path) -> None:
 
 
 def attend_packed(
-    library: Library, queries: tuple[int, ...], lengths: tuple[int, ...], local: Local | None = None, page: int = 16
+    library: Library, queries: tuple[int, ...], lengths: tuple[int, ...], local: Local | None = None, page: int = 16, d: int = 64
 ) -> None:
     """Attend from so many queries of each sequence, 8 heads of one KV head, and compare each row with float64."""
-    d, heads, most, rows = 64, 8, 5, sum(queries)
+    heads, most, rows = 8, 5, sum(queries)
     draw, width = Draw(library, 3), max(-(-n // page) for n in lengths) + 1
     pages = len(lengths) * width
     table = list(range(pages))
@@ -124,10 +125,12 @@ def attend_packed(
 
 
 def test_a_warpgroup_attends_to_packed_rows(tmp_path: Path) -> None:
-    library = load(tmp_path, [WARPGROUP, LOCAL_WARPGROUP])
+    library = load(tmp_path, [WARPGROUP, LOCAL_WARPGROUP, WIDE_WARPGROUP])
     attend_packed(library, (5, 1, 3, 5), (700, 70, 3, 129))
     attend_packed(library, (5, 2), (300, 64), page=64)
     attend_packed(library, (5, 4), (500, 90), Local(left=100, sinks=tuple(h - 3.0 for h in range(8))))
+    attend_packed(library, (5, 5, 3), (901, 333, 140), Local(left=127), page=64)
+    attend_packed(library, (5, 3), (600, 90), d=128)
 
 
 def test_values_that_no_row_sees_show(tmp_path: Path) -> None:

@@ -27,14 +27,17 @@ struct RaggedSequenceKeys {
     }
 };
 
-// How many of a sequence's first keys no query sees. A multiple of a tile, and below the number of keys.
+// How many of a sequence's first keys no query sees. A multiple of a tile, or of a box for a warpgroup, so that equal windows have equal
+// numbers of tiles. Below the number of keys.
+template <bool kBoxes>
 __device__ __forceinline__ int skipped_keys(const LocalParams& params, int keys, int queries) {
     const int first = visible_range(params.local.window, keys - queries, keys).first;
-    return min_int(first, max_int(keys - 1, 0)) >> params.split_policy.tile_shift << params.split_policy.tile_shift;
+    const int shift = kBoxes ? params.box_shift : params.split_policy.tile_shift;
+    return min_int(first, max_int(keys - 1, 0)) >> shift << shift;
 }
 
 // The keys from the first tile on that a query sees through its window.
-template <bool kRagged>
+template <bool kRagged, bool kBoxes>
 struct LocalSequenceKeys {
     const LocalParams* params;
 
@@ -47,7 +50,7 @@ struct LocalSequenceKeys {
         } else {
             keys = SequenceKeys{&params->cache}(sequence);
         }
-        return keys - skipped_keys(*params, keys, queries);
+        return keys - skipped_keys<kBoxes>(*params, keys, queries);
     }
 };
 
@@ -55,7 +58,7 @@ template <class Tuning>
 using AllSequenceKeysOf = std::conditional_t<Tuning::config.ragged, RaggedSequenceKeys, SequenceKeys>;
 template <class Tuning>
 using SequenceKeysOf =
-    std::conditional_t<Tuning::config.local, LocalSequenceKeys<Tuning::config.ragged>, AllSequenceKeysOf<Tuning>>;
+    std::conditional_t<Tuning::config.local, LocalSequenceKeys<Tuning::config.ragged, Tuning::config.warpgroup>, AllSequenceKeysOf<Tuning>>;
 
 template <class Tuning>
 __device__ __forceinline__ SequenceKeysOf<Tuning> sequence_keys(const ParamsOf<Tuning>& params) {
