@@ -141,7 +141,7 @@ def decode(
         v_scale: Factor of the E4M3 values, the same.
         splits: Most parts of a sequence's keys. 0: chosen by the launcher.
         deterministic: Make a sequence's bits independent of the others in its batch.
-        max_ctas: Most blocks. 0: one per multiprocessor.
+        max_ctas: Most blocks. 0: as many as run at once.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
             Without it the nearest entry inside is used, and new keys that do not fit are dropped.
         window: As in ``attention``. The caches then have 16 bits.

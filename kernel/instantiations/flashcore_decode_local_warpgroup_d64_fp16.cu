@@ -4,15 +4,16 @@
 namespace {
 struct Tuning {
     static constexpr flashcore::decode::Config config = {
-        .head_dim = 64, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 12,
-        .consumer_warps = 4, .ragged = true, .local = true, .warpgroup = true};
+        .head_dim = 64, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 6,
+        .consumer_warps = 4, .ragged = true, .local = true, .warpgroup = true,
+        .producer_warps = 1, .ctas_per_multiprocessor = 2};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = 197632;
+constexpr int kSharedBytes = 99328;
 static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, 2)
     flashcore_decode_local_warpgroup_d64_fp16(const __grid_constant__ flashcore::decode::LocalParams params) {
     flashcore::decode::decode<Tuning>(params);
 }

@@ -5,7 +5,8 @@ namespace {
 struct Tuning {
     static constexpr flashcore::decode::Config config = {
         .head_dim = 128, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 6,
-        .consumer_warps = 4, .ragged = true, .warpgroup = true};
+        .consumer_warps = 4, .ragged = true, .warpgroup = true,
+        .producer_warps = 1, .ctas_per_multiprocessor = 1};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
 constexpr int kSharedBytes = 197632;

@@ -5,7 +5,8 @@ namespace {
 struct Tuning {
     static constexpr flashcore::decode::Config config = {
         .head_dim = 64, .dtype = flashcore::DType::kBf16, .tile_keys = 128, .stages = 6,
-        .consumer_warps = 4, .ragged = true, .warpgroup = true};
+        .consumer_warps = 4, .ragged = true, .warpgroup = true,
+        .producer_warps = 1, .ctas_per_multiprocessor = 1};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
 constexpr int kSharedBytes = 197632;

@@ -29,7 +29,7 @@ constexpr int kSharedBytes = {dynamic_shared_bytes};
 static_assert(kSharedBytes == flashcore::%(space)s::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }}  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, {ctas_per_multiprocessor})
     {symbol}(const __grid_constant__ flashcore::%(space)s::{params} params) {{
     flashcore::%(space)s::%(function)s<Tuning>(params);
 }}
@@ -97,6 +97,7 @@ DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
 
+WARPGROUP = ", .warpgroup = true,\n        .producer_warps = 1, .ctas_per_multiprocessor = {ctas_per_multiprocessor}"
 DECODE_RAGGED = f"{DECODE}, .ragged = true{{warpgroup}}"
 
 DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true{{warpgroup}}"
@@ -127,6 +128,7 @@ extern "C" const flashcore::%(space)s::%(variant)s {symbol}_variant = {{
 AXPY = ".threads = {threads}, .vectors_per_thread = {vectors_per_thread}"
 COMBINE = ".threads = {threads}, .ctas_per_multiprocessor = {ctas_per_multiprocessor}, .splits_in_flight = {splits_in_flight}"
 LIMIT = ", Tuning::config.ctas_per_multiprocessor"
+DEFAULTS = {"paged_kv": False, "softcap": False, "ragged": False, "ctas_per_multiprocessor": 1}
 
 VARLEN = """\
 #include "{header}"
@@ -231,15 +233,13 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
         group = table[subject]
         for entry in group["entries"]:
             fields = {
-                "paged_kv": False,
-                "softcap": False,
-                "ragged": False,
+                **DEFAULTS,
                 **group["tiles"][entry["tile"]],
                 **entry,
                 "header": group["header"],
             }
             fields["deterministic"] = ", .deterministic = true" if fields.get("deterministic") else ""
-            fields["warpgroup"] = ", .warpgroup = true" if fields.get("warpgroup") else ""
+            fields["warpgroup"] = WARPGROUP.format(**fields) if fields.get("warpgroup") else ""
             fields["params"] = PARAMS.get(subject, "PagedParams" if fields["paged_kv"] else "Params")
             fields |= {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
             if "dtype" in entry:

@@ -15,7 +15,7 @@ struct FlashcoreDecodeArguments {
     int32_t causal;         // 0 or 1. Query i of sq does not see the last sq - 1 - i keys of its sequence
     int32_t deterministic;  // 1: the other sequences of the batch do not change a sequence's bits
     int32_t splits;         // most splits of a sequence's keys, 0: chosen by the launcher
-    int32_t max_ctas;       // limit of the CTAs of the launch, 0: one per multiprocessor
+    int32_t max_ctas;       // limit of the CTAs of the launch, 0: as many as the multiprocessors hold
     int32_t page_size;      // keys of a page: a power of two from 16 on, for packed queries any number. 0: the cache is contiguous
     float scale;            // factor of the scores before the softmax, any finite number
     int32_t check;          // 1: read lengths and page table back and refuse those outside the cache (synchronises)

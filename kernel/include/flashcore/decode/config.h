@@ -19,6 +19,7 @@ struct Config {
     bool warpgroup = false;  // a warpgroup takes up to 64 packed rows with wgmma (warpgroup_consumer.cuh)
     bool gathered = false;   // rows are copied one by one, from pages of any size
     int producer_warps = 1;
+    int ctas_per_multiprocessor = 1;  // named after producer_warps: nvcc 13.0 gives a member that is left out before it no default
 };
 
 // Log2 of a power of two.

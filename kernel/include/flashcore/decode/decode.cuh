@@ -35,6 +35,7 @@ struct Assumptions {
     static_assert(!kConfig.deterministic || !(kConfig.ragged || kConfig.fp8_cache || kConfig.local), "not yet");
     static_assert(!(kConfig.ragged && kConfig.fp8_cache), "packed queries need a cache of 16 bits");
     static_assert(kConfig.gathered || kConfig.producer_warps == 1, "one warp issues all TMA copies");
+    static_assert(kConfig.ctas_per_multiprocessor >= 1, "config.h must give a default");
     static_assert(sizeof(SplitOf<Tuning>) == split_words(kConfig) * sizeof(int), "config.h must count all words of a split");
     static_assert(sizeof(SharedStorage<Tuning>) + whole_kib(folded_bytes(kConfig)) == shared_bytes(kConfig),
                   "config.h must count all bytes of SharedStorage, and the folded rows behind it");

@@ -94,7 +94,8 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int tile_keys = config.tile_keys / heads;
     const int64_t work_tile_tiles = std::max<int64_t>((problem.capacity + tile_keys - 1) / tile_keys, 1);
     plan.tiles = problem.batch * work_tiles * (work_tile_tiles + kGapTiles);
-    const int64_t cta_limit = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
+    const int64_t resident = static_cast<int64_t>(multiprocessors) * config.ctas_per_multiprocessor;
+    const int64_t cta_limit = max_ctas > 0 ? std::min<int64_t>(max_ctas, resident) : resident;
     const int64_t all_work_tiles = problem.batch * work_tiles;
     const int64_t even = even_ctas(all_work_tiles, cta_limit);
     plan.ctas =

@@ -78,7 +78,8 @@ private:
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
             const int row = min_int(lane_row + i * kRowStep, rows_.count - 1);
-            const auto* const columns = reinterpret_cast<const float4*>(partial + kWarpgroupRows) + row * kRowLanes + lane_ % kRowLanes;
+            const auto* const columns =
+                reinterpret_cast<const float4*>(partial + kWarpgroupRows) + row * kRowLanes + lane_ % kRowLanes;
 #pragma unroll
             for (int split = 0; split < kSplits; ++split) {
                 if (begin + split >= fixup_.split_count) continue;

@@ -27,8 +27,8 @@ struct RaggedSequenceKeys {
     }
 };
 
-// How many of a sequence's first keys no query sees. A multiple of a tile, or of a box for a warpgroup, so that equal windows have equal
-// numbers of tiles. Below the number of keys.
+// How many of a sequence's first keys no query sees. Below the number of keys. A multiple of a tile, or of a box for a warpgroup, so
+// that equal windows have equal numbers of tiles.
 template <bool kBoxes>
 __device__ __forceinline__ int skipped_keys(const LocalParams& params, int keys, int queries) {
     const int first = visible_range(params.local.window, keys - queries, keys).first;
@@ -57,8 +57,9 @@ struct LocalSequenceKeys {
 template <class Tuning>
 using AllSequenceKeysOf = std::conditional_t<Tuning::config.ragged, RaggedSequenceKeys, SequenceKeys>;
 template <class Tuning>
-using SequenceKeysOf =
-    std::conditional_t<Tuning::config.local, LocalSequenceKeys<Tuning::config.ragged, Tuning::config.warpgroup>, AllSequenceKeysOf<Tuning>>;
+using LocalSequenceKeysOf = LocalSequenceKeys<Tuning::config.ragged, Tuning::config.warpgroup>;
+template <class Tuning>
+using SequenceKeysOf = std::conditional_t<Tuning::config.local, LocalSequenceKeysOf<Tuning>, AllSequenceKeysOf<Tuning>>;
 
 template <class Tuning>
 __device__ __forceinline__ SequenceKeysOf<Tuning> sequence_keys(const ParamsOf<Tuning>& params) {
