@@ -71,7 +71,8 @@ def find() -> ctypes.CDLL | None:
         library.flashcore_ops_lend.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
         library.flashcore_ops_lend.restype = None
         library.flashcore_ops_fail.argtypes = [ctypes.c_char_p]
-        library.flashcore_ops_fail.restype = library.flashcore_ops_clear.restype = None
+        library.flashcore_ops_raise.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+        library.flashcore_ops_fail.restype = library.flashcore_ops_raise.restype = library.flashcore_ops_clear.restype = None
         _library.on_load(library.flashcore_ops_clear)
     return library
 
@@ -99,6 +100,32 @@ def implement(library: Any, name: str, schema: str, kernel: Callable[..., Any], 
         raise _library.LibraryError(
             f"{library.ns}::{name}: PyTorch {torch.__version__} refuses the kernel. Install PyTorch 2.11 or newer"
         )
+
+
+def relay() -> None:
+    """Let C++ decide whether ``flashcore::fwd`` records a gradient. ``flashcore.ops`` has defined what it calls then."""
+    replay = find()
+    if replay is not None and replay.flashcore_ops_relay() != 0:
+        raise _library.LibraryError(
+            f"flashcore::fwd: PyTorch {torch.__version__} refuses the kernel. Install PyTorch 2.11 or newer"
+        )
+
+
+def raise_again(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a kernel that C++ calls. Its exception reaches the caller, which PyTorch's stable ABI would replace."""
+
+    def raising(*arguments: Any) -> Any:
+        try:
+            return kernel(*arguments)
+        except BaseException as error:
+            replay = find()
+            if replay is not None:
+                message = str(error).encode(errors="replace")
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))  # for C++, which gives it back
+                replay.flashcore_ops_raise(message, id(error))
+            raise
+
+    return raising
 
 
 def _recorded(kernel: Callable[..., Any], names: Sequence[str], replay: ctypes.CDLL, returns: int) -> Callable[..., Any]:

@@ -39,6 +39,12 @@ SCHEMAS = {
 NO_GRADIENT = OPTIONAL_TENSORS[2:]
 """Arguments that the backward does not serve."""
 
+BELOW = "_fwd_below"
+"""Private: ``fwd`` below autograd, which C++ calls in the mode without gradients. Graphs have ``fwd``."""
+
+DIFFERENTIABLE = "_fwd_differentiable"
+"""Private: the autograd of ``fwd`` in Python, which C++ calls in the mode with gradients."""
+
 PACKED_RANK = 3
 Tensors = tuple[Any, ...]  # torch.Tensor or None
 PHILOX_WORDS = 2
@@ -199,12 +205,28 @@ def _register_autograd(library: Any) -> None:
         return
     operator = torch.ops.flashcore.fwd.default
     differentiate = make_autograd_impl(operator, Info(_backward_fn=_backward, _setup_context_fn=_setup_context))
-    below, redispatch, is_enabled = torch._C._after_autograd_keyset, operator._handle.redispatch_boxed, torch.is_grad_enabled  # noqa: SLF001
+    below, redispatch = torch._C._after_autograd_keyset, operator._handle.redispatch_boxed  # noqa: SLF001
+    is_enabled, is_required = torch.is_grad_enabled, torch._C._any_requires_grad  # noqa: SLF001
 
     def autograd(keys: Any, *arguments: Any) -> Any:
-        return differentiate(keys, *arguments) if is_enabled() else redispatch(keys & below, *arguments)
+        is_recorded = is_enabled() and is_required(*arguments)
+        return differentiate(keys, *arguments) if is_recorded else redispatch(keys & below, *arguments)
 
-    library.impl("fwd", autograd, "Autograd", with_keyset=True)
+    if _replay.find() is None:
+        library.impl("fwd", autograd, "Autograd", with_keyset=True)
+    else:
+        _relay(library, autograd, lambda keys, *arguments: redispatch(keys & below, *arguments))
+
+
+def _relay(library: Any, autograd: Any, trace: Any) -> None:
+    """Let C++ choose between the private operators. Traces, modes and subclasses see ``fwd`` in the place of ``BELOW``."""
+    for name in (BELOW, DIFFERENTIABLE):
+        library.define(name + SCHEMAS["fwd"])
+    torch.library.register_fake(f"{NAMESPACE}::{BELOW}", _fake_fwd, lib=library)
+    library.impl(BELOW, torch.library.fallthrough_kernel, "Autograd")
+    library.impl(BELOW, _replay.raise_again(trace), "Python", with_keyset=True)
+    library.impl(DIFFERENTIABLE, _replay.raise_again(autograd), "Autograd", with_keyset=True)
+    _replay.relay()
 
 
 def register(library: Any) -> None:

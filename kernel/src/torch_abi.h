@@ -38,6 +38,7 @@ struct TorchAbi {
     decltype(&aoti_torch_get_dtype) get_dtype;
     decltype(&aoti_torch_get_sizes) get_sizes;
     decltype(&aoti_torch_get_strides) get_strides;
+    decltype(&aoti_torch_grad_mode_is_enabled) grad_mode_is_enabled;
     decltype(&aoti_torch_library_impl) library_impl;
     decltype(&aoti_torch_library_init_impl) library_init_impl;
     decltype(&aoti_torch_new_tensor_handle) new_tensor_handle;
@@ -66,6 +67,7 @@ struct TorchAbi {
         find("aoti_torch_get_dtype", get_dtype);
         find("aoti_torch_get_sizes", get_sizes);
         find("aoti_torch_get_strides", get_strides);
+        find("aoti_torch_grad_mode_is_enabled", grad_mode_is_enabled);
         find("aoti_torch_library_impl", library_impl);
         find("aoti_torch_library_init_impl", library_init_impl);
         find("aoti_torch_new_tensor_handle", new_tensor_handle);
@@ -130,6 +132,27 @@ inline uint64_t address_of(AtenTensorHandle tensor) {
     void* data = nullptr;
     check(torch_abi.get_data_ptr(tensor, &data), "data_ptr");
     return reinterpret_cast<uint64_t>(data);
+}
+
+template <class T>
+void append(std::string& key, T value) {
+    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Everything about a tensor but its address.
+inline void append_tensor(std::string& key, AtenTensorHandle tensor) {
+    int32_t dtype = 0, type = 0, index = 0;
+    int64_t rank = 0;
+    int64_t *sizes = nullptr, *strides = nullptr;
+    check(torch_abi.get_dtype(tensor, &dtype), "dtype");
+    check(torch_abi.get_device_type(tensor, &type), "device");
+    check(torch_abi.get_device_index(tensor, &index), "device");
+    check(torch_abi.get_dim(tensor, &rank), "dim");
+    check(torch_abi.get_sizes(tensor, &sizes), "sizes");
+    check(torch_abi.get_strides(tensor, &strides), "strides");
+    append(key, static_cast<int64_t>(dtype) << 32 | static_cast<int64_t>(type) << 16 | (index & 0xff) << 8 | (rank & 0xff));
+    key.append(reinterpret_cast<const char*>(sizes), static_cast<size_t>(rank) * sizeof(int64_t));
+    key.append(reinterpret_cast<const char*>(strides), static_cast<size_t>(rank) * sizeof(int64_t));
 }
 
 // A new contiguous tensor.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "torch_abi.h"
+#include "torch_errors.h"
 #include "torch_workspaces.h"
 
 // One launch, as Python passes it. Words are 8 bytes.
@@ -83,28 +84,6 @@ struct Operator {
 std::array<Operator, kMaxOperators> operators;
 size_t operator_count = 0;
 thread_local Shared<Recording> pending;
-thread_local std::string failure;
-thread_local bool has_failed = false;
-
-template <class T>
-void append(std::string& key, T value) {
-    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void append_tensor(std::string& key, AtenTensorHandle tensor) {
-    int32_t dtype = 0, type = 0, index = 0;
-    int64_t rank = 0;
-    int64_t *sizes = nullptr, *strides = nullptr;
-    check(torch_abi.get_dtype(tensor, &dtype), "dtype");
-    check(torch_abi.get_device_type(tensor, &type), "device");
-    check(torch_abi.get_device_index(tensor, &index), "device");
-    check(torch_abi.get_dim(tensor, &rank), "dim");
-    check(torch_abi.get_sizes(tensor, &sizes), "sizes");
-    check(torch_abi.get_strides(tensor, &strides), "strides");
-    append(key, static_cast<int64_t>(dtype) << 32 | static_cast<int64_t>(type) << 16 | (index & 0xff) << 8 | (rank & 0xff));
-    key.append(reinterpret_cast<const char*>(sizes), static_cast<size_t>(rank) * sizeof(int64_t));
-    key.append(reinterpret_cast<const char*>(strides), static_cast<size_t>(rank) * sizeof(int64_t));
-}
 
 bool is_optional(char kind) { return kind >= 'A' && kind <= 'Z' && kind != 'T'; }
 bool is_tensor(char kind) { return kind == 'T' || kind == 'U'; }
@@ -199,11 +178,11 @@ void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) 
     }
     if (recording && replay(op, *recording, stack)) return;
     pending = {};
-    has_failed = false;
+    failure.clear();
     check(torch_abi.call_dispatcher(op.fallback.c_str(), "", stack), op.name.c_str());
-    if (has_failed) {
+    if (failure.is_set) {
         for (uint64_t i = 0; i < outputs; ++i) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(stack[i]));
-        throw std::runtime_error(failure);
+        failure.raise();
     }
     if (pending) {
         const std::lock_guard<std::mutex> lock(op.mutex);
@@ -221,6 +200,17 @@ void boxed(StableIValue* stack, uint64_t inputs, uint64_t outputs) {
 using Boxed = void (*)(StableIValue*, uint64_t, uint64_t);
 constexpr std::array<Boxed, kMaxOperators> kBoxed = {boxed<0>, boxed<1>, boxed<2>, boxed<3>,
                                                      boxed<4>, boxed<5>, boxed<6>, boxed<7>};
+
+// The Autograd kernel of flashcore::fwd. In the mode without gradients a replayed call stays out of Python. The stable ABI does not
+// say whether a tensor requires a gradient, so in the other mode Python looks.
+void relay(StableIValue* stack, uint64_t, uint64_t) {
+    failure.clear();
+    const char* next = torch_abi.grad_mode_is_enabled() ? "flashcore::_fwd_differentiable" : "flashcore::_fwd_below";
+    const AOTITorchError error = torch_abi.call_dispatcher(next, "", stack);
+    if (error != AOTI_TORCH_SUCCESS) failure.raise();
+    check(error, next);
+}
+
 
 }  // namespace
 }  // namespace flashcore::torch_ops
@@ -249,6 +239,20 @@ extern "C" int flashcore_ops_register(const char* space, const char* name, const
     return 0;
 }
 
+// Registers the Autograd kernel of flashcore::fwd, and its kernel also for flashcore::_fwd_below. Returns 0, or 1 if PyTorch refuses.
+extern "C" int flashcore_ops_relay() {
+    using namespace flashcore::torch_ops;
+    size_t i = 0;
+    while (i < operator_count && operators[i].name != "flashcore::fwd") ++i;
+    if (i == operator_count) return 1;
+    const auto implement = [](const char* key, const char* name, Boxed kernel) {
+        TorchLibraryHandle library = nullptr;  // kept, as above
+        return torch_abi.library_init_impl("flashcore", key, __FILE__, __LINE__, &library) == AOTI_TORCH_SUCCESS &&
+               torch_abi.library_impl(library, name, kernel) == AOTI_TORCH_SUCCESS;
+    };
+    return implement(operators[i].has_streams ? "CUDA" : "CPU", "_fwd_below", kBoxed[i]) && implement("Autograd", "fwd", relay) ? 0 : 1;
+}
+
 // Keeps a launch of the fallback that runs in this thread. Returns 0, or 1 if it cannot be replayed.
 extern "C" int flashcore_ops_keep(const FlashcoreRecording* plan) {
     using namespace flashcore::torch_ops;
@@ -273,8 +277,15 @@ extern "C" void flashcore_ops_lend(const void* launch, int64_t device, void* str
 
 // Lets the operator whose fallback runs in this thread raise this message.
 extern "C" void flashcore_ops_fail(const char* message) {
-    flashcore::torch_ops::failure = message;
-    flashcore::torch_ops::has_failed = true;
+    flashcore::torch_ops::failure.message = message;
+    flashcore::torch_ops::failure.is_set = true;
+}
+
+// The same with an exception of Python, of which the operator gets a reference.
+extern "C" void flashcore_ops_raise(const char* message, void* exception) {
+    using namespace flashcore::torch_ops;
+    flashcore_ops_fail(message);
+    if (python().is_complete()) failure.exception = Shared<PythonException>(new PythonException(exception));
 }
 
 // Forgets all launches, because another library was loaded.
