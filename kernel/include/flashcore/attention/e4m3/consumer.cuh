@@ -87,18 +87,24 @@ private:
         softmax<kMasked>(state);
     }
 
+    // Of a tile with contiguous K at an address in units of 16 bytes. It has 14 bits, so an offset needs 32.
+    static __device__ __forceinline__ uint64_t descriptor(uint32_t units) {
+        return sm90::kSwizzle128 | sm90::descriptor_units(sm90::kSwizzleAtomBytes) << 32 | 1 << 16 | units;
+    }
+    static __device__ __forceinline__ uint32_t units_of(const void* shared) { return (ptx::shared_address(shared) & 0x3FFFF) / 16; }
+
     __device__ __forceinline__ void issue_qk() {
-        const uint64_t k = sm90::k_major_descriptor(shared_.k[k_.slot]);
-        const uint64_t q = sm90::k_major_descriptor(shared_.q[ping_pong_.warpgroup][query_.slot]);
+        const uint32_t k = k_units_ + k_.slot * (key_bytes(kConfig) / sm90::kUnitBytes);
+        const uint32_t q = q_units_ + query_.slot * (query_bytes(kConfig) / sm90::kUnitBytes);
         fence_buffers();
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
             for (int buffer = 0; buffer < kBuffers; ++buffer) {
-                const uint64_t keys = k + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
-                ptx::wgmma_e4m3(buffers_[buffer], q + sm90::k_major_offset(step, kWarpgroupRows),
-                                keys + sm90::k_major_offset(step, kTileN), step > 0);
+                const uint32_t keys = k + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
+                ptx::wgmma_e4m3(buffers_[buffer], descriptor(q + sm90::k_major_offset(step, kWarpgroupRows)),
+                                descriptor(keys + sm90::k_major_offset(step, kTileN)), step > 0);
             }
         }
         ptx::wgmma_commit();
@@ -120,7 +126,7 @@ private:
 
     // Adds the products of a KV block to the output.
     __device__ __forceinline__ void multiply_values() {
-        const uint64_t v = sm90::k_major_descriptor(shared_.v[v_.slot]);
+        const uint32_t v = v_units_ + v_.slot * (value_bytes(kConfig) / sm90::kUnitBytes);
         if constexpr (kRoundedSums) issue_sums();
 #pragma unroll
         for (int product = 0; product < kBuffers && product < kProducts; ++product) issue_pv(product, v);
@@ -138,7 +144,7 @@ private:
 #pragma unroll
             for (int i = 0; i < kRegisters; ++i) {
                 float& sum = output_[product * kRegisters + i];
-                sum = kBlockScales ? fmaf(products[i], value_factor, sum) : sum + products[i];
+                sum = kBlockScales ? fmaf(products[i], value_factor, sum) : fmaf(sum, output_factor_[row_of(i)], products[i]);
             }
             if (product + kBuffers < kProducts) issue_pv(product + kBuffers, v);
         }
@@ -157,7 +163,7 @@ private:
         return __shfl_sync(kFullWarpMask, lane_ == 0 ? shared_factor : 0.0f, 0);
     }
 
-    __device__ __forceinline__ void issue_pv(int product, uint64_t v) {
+    __device__ __forceinline__ void issue_pv(int product, uint32_t v) {
         auto& products = buffers_[product % kBuffers];
         ptx::warpgroup_fence_operand(products);
         ptx::warpgroup_fence_operand(probabilities_);
@@ -165,8 +171,8 @@ private:
 #pragma unroll
         for (int step = 0; step < kKeySteps; ++step) {
             ptx::wgmma_e4m3(products, probabilities_ + 4 * step,
-                            v + sm90::descriptor_units(product * sm90::atom_column_bytes(kColumns)) +
-                                sm90::k_major_offset(step, kConfig.head_dim),
+                            descriptor(v + sm90::descriptor_units(product * sm90::atom_column_bytes(kColumns)) +
+                                       sm90::k_major_offset(step, kConfig.head_dim)),
                             step > 0);
         }
         ptx::wgmma_commit();
@@ -194,8 +200,10 @@ private:
                                        [&](const Rescale& rescale) { multiply(output_, rescale); });
         } else {
             if constexpr (kMasked) adjust_scores();
+            output_factor_[0] = output_factor_[1] = 1.0f;
             raise_row_max<kBuffers>(buffers_, state, row_max_scaled, score_factor_.log2, [&](const Rescale& rescale) {
-                multiply(output_, rescale);
+                output_factor_[0] = rescale.factor[0];
+                output_factor_[1] = rescale.factor[1];
                 if constexpr (kRoundedSums) {
                     sums_[0] *= rescale.factor[0];
                     sums_[1] *= rescale.factor[1];
@@ -251,6 +259,9 @@ private:
             unmasked_n_blocks_ = sm90::uniform(score_factor_.sign == kUnchanged ? work.unmasked : 0);
         }
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
+        k_units_ = sm90::uniform(units_of(shared_.k));
+        v_units_ = sm90::uniform(units_of(shared_.v));
+        q_units_ = sm90::uniform(units_of(shared_.q[ping_pong_.warpgroup]));
         query_ = next_query_;
         next_query_.advance();
         skip_blocks(sm90::uniform(work.fully_masked));
@@ -360,6 +371,10 @@ private:
     ScoreFactor score_factor_;
     float row_factor_;    // of the queries, with the scale. Only for factors of blocks, like the next one
     float block_factor_;  // of the scores of a KV block, in powers of two
+    float output_factor_[kRowsPerLane];  // of the output when the products of this KV block are added to it
+    uint32_t k_units_;  // addresses of the rings, in units of 16 bytes
+    uint32_t v_units_;
+    uint32_t q_units_;
     QueryPosition query_;
     QueryPosition next_query_;
     sm90::RingPosition<kConfig.kv_stages> k_;

@@ -32,10 +32,25 @@ __device__ __forceinline__ float quad_max_nan(float value) {
     return max_nan(value, __shfl_xor_sync(kFullWarpMask, value, 2));
 }
 
+// The largest score of a row in this lane. Four chains, because each instruction waits for the one before.
+template <int kBuffers>
+__device__ __forceinline__ float lane_max(Scores<kBuffers>& scores, int r) {
+    constexpr int kChains = 4;
+    float chain[kChains];
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) {
+        const float pair = max_nan(score<kBuffers>(scores, 4 * i + 2 * r), score<kBuffers>(scores, 4 * i + 2 * r + 1));
+        chain[i % kChains] = i < kChains ? pair : max_nan(chain[i % kChains], pair);
+    }
+    return max_nan(max_nan(chain[0], chain[1]), max_nan(chain[2], chain[3]));
+}
+
 // State of a thread's rows: the largest score so far, and this thread's part of the sums.
 struct State {
     float row_max[kRowsPerLane] = {minus_infinity(), minus_infinity()};
     float row_sum[kRowsPerLane] = {0.0f, 0.0f};
+    float row_max_scaled[kRowsPerLane] = {0.0f, 0.0f};                  // in powers of two. 0 if no key was seen
+    bool precise = true;  // the maxima of the warp's rows are small enough for one rounding
 };
 
 // As update_row_max in attention/softmax.cuh without a threshold. A lane whose scores are below the maximum of its row has nothing
@@ -44,18 +59,12 @@ template <int kBuffers, class MultiplySums>
 __device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& state, float (&row_max_scaled)[kRowsPerLane],
                                               float scale, MultiplySums multiply_sums) {
     float block_max[kRowsPerLane];
-    bool below = true;
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
-        block_max[r] = max_nan(score<kBuffers>(scores, 2 * r), score<kBuffers>(scores, 2 * r + 1));
-#pragma unroll
-        for (int i = 2 * r + 4; i < kScores; i += 4) {
-            block_max[r] = max_nan(block_max[r], max_nan(score<kBuffers>(scores, i), score<kBuffers>(scores, i + 1)));
-        }
-        row_max_scaled[r] = state.row_max[r] == minus_infinity() ? 0.0f : state.row_max[r] * scale;
-        below = below && block_max[r] <= state.row_max[r] && fabsf(row_max_scaled[r]) <= kMaxRowMaxScaled;
+        block_max[r] = lane_max<kBuffers>(scores, r);
+        row_max_scaled[r] = state.row_max_scaled[r];
     }
-    if (__all_sync(kFullWarpMask, below)) return;
+    if (__all_sync(kFullWarpMask, state.precise && block_max[0] <= state.row_max[0] && block_max[1] <= state.row_max[1])) return;
 
     Rescale rescale;
     float subtracted_max[kRowsPerLane];
@@ -66,10 +75,12 @@ __device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& s
         rescale.factor[r] = ptx::exp2_approx((state.row_max[r] - subtracted_max[r]) * scale);
         row_max_scaled[r] = subtracted_max[r] * scale;
         state.row_max[r] = row_max;
+        state.row_max_scaled[r] = row_max_scaled[r];
         state.row_sum[r] *= rescale.factor[r];
     }
     const bool precise = fmaxf(fabsf(row_max_scaled[0]), fabsf(row_max_scaled[1])) <= kMaxRowMaxScaled;
-    if (!__all_sync(kFullWarpMask, precise)) {
+    state.precise = __all_sync(kFullWarpMask, precise);
+    if (!state.precise) {
 #pragma unroll
         for (int i = 0; i < kScores; ++i) score<kBuffers>(scores, i) -= subtracted_max[row_of(i)];
         row_max_scaled[0] = row_max_scaled[1] = 0.0f;
@@ -88,11 +99,7 @@ __device__ __forceinline__ void raise_scaled_max(Scores<kBuffers>& scores, State
     bool below = true;
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
-        block_max[r] = max_nan(score<kBuffers>(scores, 2 * r), score<kBuffers>(scores, 2 * r + 1));
-#pragma unroll
-        for (int i = 2 * r + 4; i < kScores; i += 4) {
-            block_max[r] = max_nan(block_max[r], max_nan(score<kBuffers>(scores, i), score<kBuffers>(scores, i + 1)));
-        }
+        block_max[r] = lane_max<kBuffers>(scores, r);
         block_max[r] *= scale;
         row_max_scaled[r] = state.row_max[r] == minus_infinity() ? 0.0f : state.row_max[r];
         below = below && block_max[r] <= state.row_max[r];
