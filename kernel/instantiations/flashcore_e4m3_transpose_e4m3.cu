@@ -2,7 +2,7 @@
 #include "flashcore/attention/e4m3/transpose.cuh"
 
 namespace {
-constexpr int kThreads = 256;
+constexpr int kThreads = 128;
 constexpr int kColumns = 64;
 }  // namespace
 

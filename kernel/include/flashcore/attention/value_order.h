@@ -18,5 +18,9 @@ FLASHCORE_HOST_DEVICE constexpr int value_key(int place) {
 FLASHCORE_HOST_DEVICE constexpr int value_column(int row) {
     return row / 32 * 32 + row / 2 % 4 * 8 + row / 8 % 4 * 2 + row % 2;
 }
+// The row of a column: the inverse of value_column.
+FLASHCORE_HOST_DEVICE constexpr int value_row(int column) {
+    return column / 32 * 32 + column / 8 % 4 * 2 + column / 2 % 4 * 8 + column % 2;
+}
 
 }  // namespace flashcore::attention

@@ -59,7 +59,8 @@ private:
         make_uniform();
         k_.wait_full(shared_.k_ring);
         ping_pong_.sync();
-        issue_qk();
+#pragma unroll
+        for (int buffer = 0; buffer < kBuffers; ++buffer) issue_qk(buffer);
         ping_pong_.arrive_next();
         finish_qk();
         softmax<true>(state);
@@ -69,7 +70,7 @@ private:
         for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) iterate<false>(state);
         v_.wait_full(shared_.v_ring);
         ping_pong_.sync();
-        multiply_values();
+        multiply_values<false>();
         ping_pong_.arrive_next();
         store(state);
     }
@@ -80,8 +81,7 @@ private:
         v_.wait_full(shared_.v_ring);
         k_.wait_full(shared_.k_ring);
         ping_pong_.sync();
-        multiply_values();
-        issue_qk();
+        multiply_values<true>();
         ping_pong_.arrive_next();
         finish_qk();
         softmax<kMasked>(state);
@@ -93,19 +93,17 @@ private:
     }
     static __device__ __forceinline__ uint32_t units_of(const void* shared) { return (ptx::shared_address(shared) & 0x3FFFF) / 16; }
 
-    __device__ __forceinline__ void issue_qk() {
-        const uint32_t k = k_units_ + k_.slot * (key_bytes(kConfig) / sm90::kUnitBytes);
+    // The scores of the keys of one buffer.
+    __device__ __forceinline__ void issue_qk(int buffer) {
+        const uint32_t k = k_units_ + k_.slot * (key_bytes(kConfig) / sm90::kUnitBytes) +
+                           sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
         const uint32_t q = q_units_ + query_.slot * (query_bytes(kConfig) / sm90::kUnitBytes);
-        fence_buffers();
+        ptx::warpgroup_fence_operand(buffers_[buffer]);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-            for (int buffer = 0; buffer < kBuffers; ++buffer) {
-                const uint32_t keys = k + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
-                ptx::wgmma_e4m3(buffers_[buffer], descriptor(q + sm90::k_major_offset(step, kWarpgroupRows)),
-                                descriptor(keys + sm90::k_major_offset(step, kTileN)), step > 0);
-            }
+            ptx::wgmma_e4m3(buffers_[buffer], descriptor(q + sm90::k_major_offset(step, kWarpgroupRows)),
+                            descriptor(k + sm90::k_major_offset(step, kTileN)), step > 0);
         }
         ptx::wgmma_commit();
     }
@@ -124,17 +122,21 @@ private:
         if (n_block_ == 0) release(query_);
     }
 
-    // Adds the products of a KV block to the output.
+    // Adds the products of a KV block to the output. Each buffer that is free again takes scores of the next one.
+    template <bool kThenQk>
     __device__ __forceinline__ void multiply_values() {
         const uint32_t v = v_units_ + v_.slot * (value_bytes(kConfig) / sm90::kUnitBytes);
         if constexpr (kRoundedSums) issue_sums();
 #pragma unroll
-        for (int product = 0; product < kBuffers && product < kProducts; ++product) issue_pv(product, v);
+        for (int buffer = 0; buffer < kBuffers; ++buffer) {
+            if (buffer < kProducts) issue_pv(buffer, v);
+            if (buffer >= kProducts && kThenQk) issue_qk(buffer);
+        }
         float value_factor = 1.0f;
         if constexpr (kBlockScales) value_factor = factor_of(shared_.v_factor[v_.slot]);
 #pragma unroll
         for (int product = 0; product < kProducts; ++product) {
-            if (kBuffers > 1 && product + 1 < kProducts) {
+            if (kBuffers > 1 && (product + 1 < kProducts || kThenQk)) {
                 ptx::wgmma_wait<1>();
             } else {
                 ptx::wgmma_wait<0>();
@@ -146,7 +148,11 @@ private:
                 float& sum = output_[product * kRegisters + i];
                 sum = kBlockScales ? fmaf(products[i], value_factor, sum) : fmaf(sum, output_factor_[row_of(i)], products[i]);
             }
-            if (product + kBuffers < kProducts) issue_pv(product + kBuffers, v);
+            if (product + kBuffers < kProducts) {
+                issue_pv(product + kBuffers, v);
+            } else if (kThenQk) {
+                issue_qk(product % kBuffers);
+            }
         }
         if constexpr (kRoundedSums) {
             ptx::warpgroup_fence_operand(block_sums_);

@@ -1,4 +1,6 @@
 // Transposes and permutes values of any number of 64 columns for E4M3 (attention/value_order.h). One CTA per 128 keys and kColumns.
+//
+// A thread takes words of four neighbouring columns of 16 keys, transposes four 4 x 4 blocks of bytes, and writes 16 keys of four rows.
 #pragma once
 
 #include "flashcore/attention/e4m3/transpose_params.h"
@@ -6,10 +8,32 @@
 
 namespace flashcore::attention::e4m3 {
 
+constexpr int kGroupKeys = 16;  // of a thread
+
+// Words of four columns in shared memory. Their places depend on the key, so that the threads of a warp read different banks.
+template <int kWords>
+__device__ __forceinline__ int word_place(int key, int word) {
+    return key * (kWords + 1) + (word ^ key / (2 * kGroupKeys) * 4);
+}
+
+// Byte i of word j becomes byte j of word i.
+__device__ __forceinline__ void transpose_bytes(uint32_t (&words)[4]) {
+    const uint32_t low01 = __byte_perm(words[0], words[1], 0x5140);
+    const uint32_t low23 = __byte_perm(words[2], words[3], 0x5140);
+    const uint32_t high01 = __byte_perm(words[0], words[1], 0x7362);
+    const uint32_t high23 = __byte_perm(words[2], words[3], 0x7362);
+    words[0] = __byte_perm(low01, low23, 0x5410);
+    words[1] = __byte_perm(low01, low23, 0x7632);
+    words[2] = __byte_perm(high01, high23, 0x5410);
+    words[3] = __byte_perm(high01, high23, 0x7632);
+}
+
 template <class Source, int kThreads, int kColumns>
 __device__ __forceinline__ void transpose_values(const TransposeParams& params) {
-    constexpr int kPitch = kColumns + 4;  // bytes of a key in shared memory, so that keys begin in different banks
-    __shared__ __align__(16) uint8_t tile[kValueKeys * kPitch];
+    constexpr int kWords = kColumns / 4;
+    constexpr int kGroups = kValueKeys / kGroupKeys;
+    static_assert(kThreads == kWords * kGroups && kWords == 16, "a thread per word and group of keys");
+    __shared__ uint32_t tile[kValueKeys * (kWords + 1)];
     const int parts = params.head_dim / kColumns;
     const int part = static_cast<int>(blockIdx.x) % parts;
     const int number = static_cast<int>(blockIdx.x) / parts;
@@ -20,36 +44,33 @@ __device__ __forceinline__ void transpose_values(const TransposeParams& params) 
     const float factor = std::is_same_v<Source, E4m3> ? 1.0f : descale(params.v_descale, batch, head);
     const Source* v =
         static_cast<const Source*>(params.v) + batch * params.batch_stride + head * params.head_stride + part * kColumns;
-    constexpr int kWords = kColumns / 4;
-#pragma unroll 8
+#pragma unroll
     for (int i = threadIdx.x; i < kValueKeys * kWords; i += kThreads) {
         const int key = i / kWords;
         const int word = i % kWords;
         const int position = block * kValueKeys + key;
-        const uint32_t four = position < params.sk ? load_four(v + position * params.sequence_stride + 4 * word, factor) : 0u;
-        *reinterpret_cast<uint32_t*>(tile + key * kPitch + 4 * word) = four;
+        tile[word_place<kWords>(key, word)] =
+            position < params.sk ? load_four(v + position * params.sequence_stride + 4 * word, factor) : 0u;
     }
     __syncthreads();
-    constexpr int kPlaces = kValueKeys * kColumns / kThreads;  // of a thread, in one row
-    const int row = static_cast<int>(threadIdx.x) % kColumns;
-    const int first = static_cast<int>(threadIdx.x) / kColumns * kPlaces;
-    const uint8_t* column = tile + value_column(row);
-    uint8_t* out = params.values +
-                   (static_cast<int64_t>(sequence) * params.head_dim + part * kColumns + row) * params.blocks * kValueKeys +
-                   block * kValueKeys + first;
+    const int group = static_cast<int>(threadIdx.x) % kGroups;
+    const int word = static_cast<int>(threadIdx.x) / kGroups;
+    uint32_t rows[4][kGroupKeys / 4];
 #pragma unroll
-    for (int unit = 0; unit < kPlaces; unit += 16) {
+    for (int place = 0; place < kGroupKeys; place += 4) {
         uint32_t words[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            words[i] = 0;
+        for (int j = 0; j < 4; ++j) words[j] = tile[word_place<kWords>(group * kGroupKeys + value_key(place + j), word)];
+        transpose_bytes(words);
 #pragma unroll
-            for (int byte = 0; byte < 4; ++byte) {
-                const uint32_t value = column[(first + value_key(unit + 4 * i + byte)) * kPitch];
-                words[i] |= value << 8 * byte;
-            }
-        }
-        *reinterpret_cast<uint4*>(out + unit) = make_uint4(words[0], words[1], words[2], words[3]);
+        for (int i = 0; i < 4; ++i) rows[i][place / 4] = words[i];
+    }
+    const int64_t pitch = static_cast<int64_t>(params.blocks) * kValueKeys;
+    uint8_t* out = params.values + (static_cast<int64_t>(sequence) * params.head_dim + part * kColumns) * pitch + block * kValueKeys +
+                   group * kGroupKeys;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        *reinterpret_cast<uint4*>(out + value_row(4 * word + i) * pitch) = make_uint4(rows[i][0], rows[i][1], rows[i][2], rows[i][3]);
     }
 }
 
