@@ -114,9 +114,9 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     if operation == "combine":
         return {}
     if operation == "e4m3":
-        kind = "E4M3_BLOCK" if "_block_" in entry else "E4M3" if "_d128_" in entry else "E4M3_SHARED"  # kernel/variants.toml
+        kind = "E4M3_BLOCK" if "_block_" in entry else "E4M3"  # kernel/variants.toml
         chosen = {kind: symbol, "E4M3_TRANSPOSE": f"{symbol}_helper"}
-        names = ("E4M3", "E4M3_SHARED", "E4M3_BLOCK", "E4M3_TRANSPOSE")
+        names = ("E4M3", "E4M3_BLOCK", "E4M3_TRANSPOSE")
         lists = {name: f" X({chosen[name]}_variant)" if name in chosen else "" for name in names}
         return {
             f"include/flashcore/attention/{name.lower()}_variants.h": f"#pragma once\n#define FLASHCORE_{name}_VARIANTS(X){text}\n"

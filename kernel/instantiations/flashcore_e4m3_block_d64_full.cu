@@ -6,9 +6,9 @@ struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 64, .dtype = flashcore::attention::DType::kE4m3, .causal = false, .tile_m = 192,
         .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 3,
-        .ping_pong_barrier = false, .query_in_registers = false,
+        .ping_pong_barrier = true, .query_in_registers = false,
         .tma_store_epilogue = false, .stale_max_speculation = false,
-        .recompute_qk = false, .paged_kv = false, .flush_interval = 1};
+        .recompute_qk = false, .paged_kv = false};
     static constexpr flashcore::attention::e4m3::Softmax softmax = {
         .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = true, .block_scales = true};
     static constexpr flashcore::attention::e4m3::Products products = {.columns = 64};

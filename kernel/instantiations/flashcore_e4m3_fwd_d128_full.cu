@@ -1,23 +1,27 @@
 // Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
-#include "flashcore/attention/forward.cuh"
+#include "flashcore/attention/e4m3/forward.cuh"
 
 namespace {
 struct Tuning {
     static constexpr flashcore::attention::Config config = {
-        .head_dim = 128, .dtype = flashcore::attention::DType::kE4m3, .causal = false, .tile_m = 128,
-        .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 2,
-        .ping_pong_barrier = false, .query_in_registers = false,
-        .tma_store_epilogue = false, .stale_max_speculation = true,
-        .recompute_qk = false, .paged_kv = false, .flush_interval = 4};
+        .head_dim = 128, .dtype = flashcore::attention::DType::kE4m3, .causal = false, .tile_m = 192,
+        .tile_n = 128, .q_stages = 2, .kv_stages = 4, .consumer_warpgroups = 3,
+        .ping_pong_barrier = true, .query_in_registers = false,
+        .tma_store_epilogue = false, .stale_max_speculation = false,
+        .recompute_qk = false, .paged_kv = false};
+    static constexpr flashcore::attention::e4m3::Softmax softmax = {
+        .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = false};
+    static constexpr flashcore::attention::e4m3::Products products = {.columns = 128};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
-constexpr int kSharedBytes = 164864;
-static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+constexpr int kSharedBytes = 181248;
+static_assert(kSharedBytes == flashcore::attention::e4m3::shared_bytes(Tuning::config, Tuning::softmax),
+              "kernel/variants.toml must agree");
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     flashcore_e4m3_fwd_d128_full(const __grid_constant__ flashcore::attention::Fp8Params params) {
-    flashcore::attention::forward<Tuning>(params);
+    flashcore::attention::e4m3::forward<Tuning>(params);
 }
 
 extern "C" const flashcore::attention::Fp8AttentionVariant flashcore_e4m3_fwd_d128_full_variant = {

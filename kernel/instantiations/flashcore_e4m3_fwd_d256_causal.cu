@@ -8,9 +8,9 @@ struct Tuning {
         .tile_n = 128, .q_stages = 1, .kv_stages = 3, .consumer_warpgroups = 2,
         .ping_pong_barrier = true, .query_in_registers = false,
         .tma_store_epilogue = false, .stale_max_speculation = false,
-        .recompute_qk = false, .paged_kv = false, .flush_interval = 1};
+        .recompute_qk = false, .paged_kv = false};
     static constexpr flashcore::attention::e4m3::Softmax softmax = {
-        .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = true};
+        .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = false};
     static constexpr flashcore::attention::e4m3::Products products = {.columns = 64};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);

@@ -6,7 +6,6 @@
 #include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/e4m3_abi.h"
 #include "flashcore/attention/e4m3_block_variants.h"
-#include "flashcore/attention/e4m3_shared_variants.h"
 #include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/plan.h"
@@ -18,7 +17,6 @@
 
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::Fp8AttentionVariant name;
 FLASHCORE_E4M3_VARIANTS(FLASHCORE_DECLARE)
-FLASHCORE_E4M3_SHARED_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::BlockVariant name;
 FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_DECLARE)
@@ -31,8 +29,7 @@ namespace flashcore::attention::e4m3 {
 namespace {
 
 #define FLASHCORE_ADDRESS(name) &name,
-constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS)
-                                                    FLASHCORE_E4M3_SHARED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const BlockVariant* kBlockVariants[] = {FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS

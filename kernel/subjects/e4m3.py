@@ -39,7 +39,7 @@ OFFSET = 8  # powers of two: the largest probability of a row is 256
 CHUNK = 2**27  # scores that the reference computes at once
 DEVICE = "cuda"
 SOURCES = ("e4m3", "fp16", "bf16")
-GROUPS = ("e4m3", "e4m3_shared", "e4m3_block", "e4m3_transpose")
+GROUPS = ("e4m3", "e4m3_block", "e4m3_transpose")
 """The tables of kernel/variants.toml that its library is built from."""
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("b", "h", "hkv", "sq", "sk")),

@@ -53,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "against": "rounded",
     "transform": False,
     "planted": False,
-    "flush": 512,
+    "flush": 128,
     "only_lse": False,
 }
 

@@ -47,9 +47,7 @@ ATTENTION = """\
 
 LOCAL = ",\n        .local = true, .softcap = {softcap}"
 
-E4M3 = f"{ATTENTION}, .flush_interval = {{flush_interval}}"
-
-E4M3_SHARED = """\
+E4M3 = """\
 #include "{header}"
 
 namespace {{
@@ -158,11 +156,9 @@ TEMPLATES = {
         "params": "LocalParams",
     },
     "varlen": VARLEN,
-    "e4m3": TILED
-    % {"space": "attention", "config": E4M3, "function": "forward", "variant": "Fp8AttentionVariant", "params": "Fp8Params"},
-    "e4m3_shared": E4M3_SHARED % {"config": E4M3, "block": "", "params": "Fp8Params", "variant": "Fp8AttentionVariant"},
-    "e4m3_block": E4M3_SHARED
-    % {"config": E4M3, "block": ", .block_scales = true", "params": "e4m3::BlockParams", "variant": "e4m3::BlockVariant"},
+    "e4m3": E4M3 % {"config": ATTENTION, "block": "", "params": "Fp8Params", "variant": "Fp8AttentionVariant"},
+    "e4m3_block": E4M3
+    % {"config": ATTENTION, "block": ", .block_scales = true", "params": "e4m3::BlockParams", "variant": "e4m3::BlockVariant"},
     "e4m3_transpose": TRANSPOSE,
     "decode": TILED
     % {
@@ -214,7 +210,6 @@ LISTED = {
     "attention": "attention/variants.h",
     "attention_local": "attention/local_variants.h",
     "e4m3": "attention/e4m3_variants.h",
-    "e4m3_shared": "attention/e4m3_shared_variants.h",
     "e4m3_block": "attention/e4m3_block_variants.h",
     "e4m3_transpose": "attention/e4m3_transpose_variants.h",
     "decode": "decode/variants.h",

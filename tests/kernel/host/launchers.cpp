@@ -10,7 +10,6 @@
 #include "flashcore/attention/e4m3/block_params.h"
 #include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/e4m3_block_variants.h"
-#include "flashcore/attention/e4m3_shared_variants.h"
 #include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/local_variants.h"
@@ -90,10 +89,9 @@ constexpr auto kFp8Decode = [] {
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define E4M3(name) extern "C" const flashcore::attention::Fp8AttentionVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_VARIANTS(E4M3)
-FLASHCORE_E4M3_SHARED_VARIANTS(E4M3)
 #define BLOCK(name) extern "C" const flashcore::attention::e4m3::BlockVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_BLOCK_VARIANTS(BLOCK)
-#define TRANSPOSE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
+#define TRANSPOSE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name = {{128, flashcore::DType::kE4m3}, launch};
 FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
 FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};

@@ -15,7 +15,7 @@ import pytest
 
 HOST = Path(__file__).parent
 INCLUDE = Path(__file__).parents[3] / "kernel/include"
-FP8 = (INCLUDE / "flashcore/attention/fp8.cuh").read_text(encoding="utf-8")
+SOFTMAX = (INCLUDE / "flashcore/attention/e4m3/softmax.cuh").read_text(encoding="utf-8")
 KEYS = COLUMNS = 128
 ROWS, WORDS = 16, 16  # of a warp, of a lane
 
@@ -31,8 +31,8 @@ def order(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[int], list[int
 
 
 def pack(accumulators: list[int]) -> list[list[int]]:
-    """The words of a lane's A operand, as exponentiate_e4m3 packs them. The index expressions are its source text."""
-    score, word = re.search(r"scores\[(i \+ .*?)\], scale", FP8), re.search(r"probabilities\[(i / 4 \+ r)\]", FP8)
+    """The words of a lane's A operand, as `exponentiate` packs them. The index expressions are its source text."""
+    score, word = re.search(r"score<kBuffers>\(scores, (i \+ .*?)\);", SOFTMAX), re.search(r"probabilities\[(i / 4 \+ r)\]", SOFTMAX)
     assert score
     assert word
     words: list[list[int]] = [[] for _ in range(WORDS)]

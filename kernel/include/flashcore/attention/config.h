@@ -25,7 +25,6 @@ struct Config {
     bool paged_kv;               // keys and values are in pages, which a whole warp loads
     bool local = false;          // the mask is a window. Sinks are possible. `causal` is true, for the positions of queries
     bool softcap = false;        // scores are capped, only with `local`
-    int flush_interval = 0;      // E4M3: KV blocks that the tensor cores add up before fp32 does
 };
 
 constexpr int kWarpThreads = 32;

@@ -10,7 +10,7 @@ template <class Tuning>
 class Consumer : KvIteration<Tuning> {
     using Base = KvIteration<Tuning>;
     using Base::finish_pv, Base::issue_pv, Base::issue_qk, Base::issue_qk_and_pv, Base::release;
-    using Base::kConfig, Base::kFp8, Base::kReleasesQueryAfterQk;
+    using Base::kConfig, Base::kReleasesQueryAfterQk;
     using Base::params_, Base::shared_, Base::ping_pong_, Base::lane_, Base::coordinate_, Base::visible_,
         Base::fully_masked_n_blocks_, Base::n_block_;
     using Base::unmasked_n_blocks_, Base::query_, Base::next_query_, Base::k_, Base::v_, Base::query_fragment_, Base::output_;
@@ -90,7 +90,7 @@ private:
         issue_qk_and_pv();
         this->template finish_qk<1, kBlock == KvBlock::kUnmasked && kConfig.recompute_qk>();
         const Rescale rescale = this->template softmax<kBlock>(state, [this] { finish_pv(); });
-        if (rescale.needed) this->rescale_output(rescale);
+        if (rescale.needed) multiply(output_, rescale);
     }
 
     // QK belongs to the next tile, PV to the finished one.
@@ -183,7 +183,7 @@ private:
         // One shuffle per value. With fewer, ptxas treated the loops of D=256 causal as divergent, and a KV iteration had 46
         // R2UR.
         fully_masked_n_blocks_ = sm90::uniform(work.fully_masked);
-        unmasked_n_blocks_ = sm90::uniform(kFp8 && !read_score_factor(tile) ? 0 : work.unmasked);
+        unmasked_n_blocks_ = sm90::uniform(work.unmasked);
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
         query_ = next_query_;
         next_query_.advance();
@@ -195,23 +195,12 @@ private:
         skip_masked_keys();
     }
 
-    // Whether the scores keep their sign.
-    __device__ __forceinline__ bool read_score_factor(const Tile& tile) {
-        if constexpr (kFp8) {
-            const int kv_head = quotient(tile.head, params_.heads_per_kv_head);
-            this->score_factor_ = score_factor(
-                params_, descale(params_.q_descale, tile.batch, kv_head) * descale(params_.k_descale, tile.batch, kv_head));
-        }
-        return this->score_sign() == kUnchanged;
-    }
-
     // Stores the log-sum-exp of finished rows and returns the factor of their output.
     __device__ __forceinline__ Rescale finalize_softmax(SoftmaxState state, const RowCoordinate& coordinate) const {
 #pragma unroll
         for (int r = 0; r < kRowsPerLane; ++r) {
             state.row_sum[r] = quad_sum(state.row_sum[r]);
         }
-        if constexpr (kFp8) return finalize_fp8(state, coordinate);
         if constexpr (kConfig.local) {
             if (local_of(params_).sinks != nullptr) return finalize_with_sink(params_, coordinate, state, lane_);
         }
@@ -220,30 +209,9 @@ private:
         return inverse;
     }
 
-    // The sums have the probabilities' offset, like the output.
-    __device__ __forceinline__ Rescale finalize_fp8(SoftmaxState state, const RowCoordinate& coordinate) const {
-        Rescale inverse = inverse_row_sum(state);
-        if constexpr (kFp8) {
-            const int kv_head = quotient(coordinate.head, params_.heads_per_kv_head);
-            const float of_scores =
-                descale(params_.q_descale, coordinate.batch, kv_head) * descale(params_.k_descale, coordinate.batch, kv_head);
-            const float of_values = descale(params_.v_descale, coordinate.batch, kv_head);
-#pragma unroll
-            for (int r = 0; r < kRowsPerLane; ++r) {
-                state.row_sum[r] *= kProbabilityUnit;
-                if (state.row_sum[r] != 0.0f) inverse.factor[r] *= of_values;
-            }
-            store_fp8_lse(params_, coordinate, state, params_.scale * fabsf(of_scores), lane_);
-        }
-        return inverse;
-    }
-
     // With a TMA store, rows go to the slot of their query. Every warp of this warpgroup has passed a ping-pong barrier since its
     // last QK with that query, so no warp still reads it.
     __device__ __forceinline__ void store(const SoftmaxState& state, RowCoordinate coordinate, const QueryPosition& query) {
-        if constexpr (kFp8) {
-            if (this->pending_ > 0) this->flush();
-        }
         if constexpr (kConfig.tma_store_epilogue) coordinate = coordinate_in(tile_in_slot(query));  // registers are short here
         const Rescale inverse = finalize_softmax(state, coordinate);
         if constexpr (kConfig.tma_store_epilogue) {
@@ -254,8 +222,6 @@ private:
             __syncwarp();
             if (lane_ == 0) tma_store_rows<Element, kConfig.head_dim>(params_, coordinate, tile, warp_row());
             release(query);
-        } else if constexpr (kFp8) {
-            store_permuted_rows(params_, coordinate, output_, inverse, lane_);
         } else {
             store_rows_to_global<Element>(params_, coordinate, output_, inverse, lane_);
         }

@@ -1,4 +1,4 @@
-// What differs for E4M3: how probabilities become the A operand of PV, the range they may have, and the output's columns.
+// What differs for E4M3 from 16 bits: factors, the log-sum-exp, and the order of the output's columns.
 #pragma once
 
 #include "flashcore/attention/epilogue.cuh"
@@ -7,17 +7,6 @@
 #include "flashcore/attention/value_order.h"
 
 namespace flashcore::attention {
-
-// Probabilities are stored times 2^kProbabilityOffset. A stored one reaches the largest E4M3, 448, if a score exceeds the
-// subtracted max by kFp8ThresholdLog2. Otherwise it saturates, and the output is wrong. The smallest are 2^-9.
-#ifndef FLASHCORE_FP8_OFFSET
-#define FLASHCORE_FP8_OFFSET 7
-#endif
-constexpr int kProbabilityOffset = FLASHCORE_FP8_OFFSET;
-constexpr float kFp8ThresholdLog2 = 8.75f - kProbabilityOffset;
-static_assert(kProbabilityOffset + kFp8ThresholdLog2 <= 8.8f, "2^8.807 is 448");
-static_assert(kProbabilityOffset >= 0 && kFp8ThresholdLog2 >= 0.0f, "the largest score has a probability of at least 1");
-constexpr float kProbabilityUnit = 1.0f / (1 << kProbabilityOffset);
 
 __device__ __forceinline__ float descale(const Descale& factors, int batch, int kv_head) {
     return factors.data == nullptr ? 1.0f : __ldg(factors.data + batch * factors.batch_stride + kv_head * factors.head_stride);
@@ -33,35 +22,6 @@ __device__ __forceinline__ ScoreFactor score_factor(const Params& params, float 
     const float magnitude = params.scale_log2 * fabsf(factor);
     if (magnitude < kSmallestNormal) return {1.0f, 0.0f};
     return {magnitude, params.score_sign * copysignf(1.0f, factor)};
-}
-
-// As exponentiate in softmax.cuh. A word has four places of one row.
-template <int kCount>
-__device__ __forceinline__ void exponentiate_e4m3(const float (&scores)[kCount], const float (&row_max_scaled)[kRowsPerLane],
-                                                  float scale, float (&block_sum)[kRowsPerLane],
-                                                  uint32_t (&probabilities)[kCount / 4]) {
-    const float shift[kRowsPerLane] = {kProbabilityOffset - row_max_scaled[0], kProbabilityOffset - row_max_scaled[1]};
-#pragma unroll
-    for (int i = 0; i < kCount; i += 8) {
-#pragma unroll
-        for (int r = 0; r < kRowsPerLane; ++r) {
-            float p[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) p[j] = ptx::exp2_approx(fmaf(scores[i + j / 2 * 4 + 2 * r + j % 2], scale, shift[r]));
-            const float sum = (p[0] + p[1]) + (p[2] + p[3]);
-            block_sum[r] = i == 0 ? sum : block_sum[r] + sum;
-            probabilities[i / 4 + r] = ptx::pack_e4m3(p[0], p[1], p[2], p[3]);
-        }
-    }
-}
-
-// Whether a stored probability is 448, so that it may have been larger, or NaN. None has a sign.
-template <int kWords>
-__device__ __forceinline__ bool saturates(const uint32_t (&probabilities)[kWords]) {
-    uint32_t reached = 0;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) reached |= probabilities[i] + 0x02020202u;  // 0x7E is 448, 0x7F is NaN
-    return (reached & 0x80808080u) != 0;
 }
 
 // As store_lse in epilogue.cuh, with the scale of a (batch, KV head). The sums are without the offset.

@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "flashcore/attention/epilogue.cuh"
-#include "flashcore/attention/fp8.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/ping_pong_barrier.cuh"
 #include "flashcore/attention/shared_storage.cuh"
@@ -29,7 +28,6 @@ template <class Tuning>
 class KvIteration {
 public:
     static constexpr Config kConfig = Tuning::config;
-    static constexpr bool kFp8 = kConfig.dtype == DType::kE4m3;
     using Params = ParamsOf<Tuning>;
     using Element = OperandOf<kConfig.dtype>;
     using Traits = sm90::ElementTraits<Element>;
@@ -93,14 +91,6 @@ public:
 
     __device__ __forceinline__ void issue_pv() {
         v_.wait_full(shared_.v_ring);
-        if constexpr (kFp8) {
-            issue_partial_pv();
-        } else {
-            issue_whole_pv();
-        }
-    }
-
-    __device__ __forceinline__ void issue_whole_pv() {
         const uint64_t v = sm90::mn_major_descriptor(shared_.v[v_.slot], kConfig.tile_n);
         ptx::warpgroup_fence_operand(output_);
         ptx::warpgroup_fence_operand(probabilities_);
@@ -113,69 +103,18 @@ public:
         ptx::wgmma_commit();
     }
 
-    // The values are transposed. The first PV after a flush begins a new sum.
-    __device__ __forceinline__ void issue_partial_pv() {
-        const uint64_t v = sm90::k_major_descriptor(shared_.v[v_.slot]);
-        ptx::warpgroup_fence_operand(partial_);
-        ptx::warpgroup_fence_operand(probabilities_);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int k_step = 0; k_step < kConfig.tile_n / Traits::kMmaK; ++k_step) {
-            const uint64_t values = v + sm90::k_major_offset(k_step, kConfig.head_dim);
-            PvMma::template registers<ptx::Major::kK>(partial_, probabilities_ + 4 * k_step, values, k_step > 0 || pending_ > 0);
-        }
-        ptx::wgmma_commit();
-    }
-
     __device__ __forceinline__ void finish_pv() {
         ptx::wgmma_wait<0>();
-        if constexpr (kFp8) ptx::warpgroup_fence_operand(partial_);
-        if constexpr (!kFp8) ptx::warpgroup_fence_operand(output_);
+        ptx::warpgroup_fence_operand(output_);
         ptx::warpgroup_fence_operand(probabilities_);
         v_.release(shared_.v_ring, lane_ == 0);
         v_.advance();
-        if constexpr (kFp8) {
-            if (++pending_ == kConfig.flush_interval) flush();
-        }
-    }
-
-    // The tensor cores keep too few bits for long sums, so fp32 adds theirs up.
-    __device__ __forceinline__ void flush() {
-        add(output_, partial_);
-        pending_ = 0;
-    }
-
-    __device__ __forceinline__ void rescale_output(const Rescale& rescale) {
-        multiply(output_, rescale);
-        if constexpr (kFp8) multiply(partial_, rescale);
-    }
-
-    __device__ __forceinline__ float scale_log2() const {
-        if constexpr (kFp8) return score_factor_.log2;
-        return params_.scale_log2;
-    }
-    __device__ __forceinline__ float score_sign() const {
-        if constexpr (kFp8) return score_factor_.sign;
-        return params_.score_sign;
-    }
-    __device__ __forceinline__ float rescale_threshold() const {
-        if constexpr (kFp8) return __fdividef(kFp8ThresholdLog2, score_factor_.log2);
-        return params_.rescale_threshold;
     }
 
     __device__ __forceinline__ void compute_probabilities(const float (&row_max_scaled)[kRowsPerLane],
                                                           float (&block_sum)[kRowsPerLane]) {
-        if constexpr (kFp8) {
-            exponentiate_e4m3(scores_, row_max_scaled, scale_log2(), block_sum, probabilities_);
-        } else {
-            exponentiate<Element>(scores_, row_max_scaled, scale_log2(), block_sum, probabilities_);
-        }
+        exponentiate<Element>(scores_, row_max_scaled, params_.scale_log2, block_sum, probabilities_);
     }
-    __device__ __forceinline__ bool probabilities_fit(const float (&block_sum)[kRowsPerLane]) const {
-        if constexpr (kFp8) return !saturates(probabilities_);
-        return in_range(block_sum);
-    }
-
     // The last KV block of the tile that is visited.
     __device__ __forceinline__ int first_n_block() const {
         if constexpr (kConfig.local) return window_.first;
@@ -199,7 +138,7 @@ public:
     }
 
     __device__ __forceinline__ void adjust_scores() {
-        if (score_sign() != kUnchanged) multiply(scores_, score_sign());
+        if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if constexpr (kConfig.local) {
             mask_window();
             return;
@@ -221,7 +160,7 @@ public:
             return speculative_softmax(state);
         }
         float row_max_scaled[kRowsPerLane];
-        const Rescale rescale = update_row_max(scores_, state, row_max_scaled, scale_log2(), rescale_threshold());
+        const Rescale rescale = update_row_max(scores_, state, row_max_scaled, params_.scale_log2, params_.rescale_threshold);
         finish();
         float block_sum[kRowsPerLane];
         compute_probabilities(row_max_scaled, block_sum);
@@ -236,14 +175,14 @@ public:
         float block_sum[kRowsPerLane];
         compute_probabilities(state.row_max_scaled, block_sum);
         Rescale rescale;
-        if (!verify(probabilities_fit(block_sum))) {
+        if (!verify(in_range(block_sum))) {
             if constexpr (kConfig.recompute_qk) {
                 issue_qk();
                 finish_qk<0, true>();
                 cap_scores();
             }
             float row_max_scaled[kRowsPerLane];
-            rescale = update_row_max(scores_, state, row_max_scaled, scale_log2(), rescale_threshold());
+            rescale = update_row_max(scores_, state, row_max_scaled, params_.scale_log2, params_.rescale_threshold);
             compute_probabilities(row_max_scaled, block_sum);
         }
         if constexpr (kConfig.recompute_qk) release_keys();
@@ -275,9 +214,6 @@ public:
     float scores_[kConfig.tile_n / 2];
     uint32_t probabilities_[kConfig.tile_n * Traits::kBytes / 8];
     float output_[kConfig.head_dim / 2];
-    float partial_[kFp8 ? kConfig.head_dim / 2 : 1];  // E4M3: PV since the last flush
-    int pending_ = 0;                                 // E4M3: KV blocks in it
-    ScoreFactor score_factor_;                        // E4M3: of the current tile
     // A member that other variants do not use would change their registers.
     [[no_unique_address]] std::conditional_t<kConfig.local, WindowBlocks, NoWindow> window_;
 };

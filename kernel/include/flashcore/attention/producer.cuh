@@ -67,11 +67,7 @@ protected:
             } else {
                 scheduler_.prefetch_next();
             }
-            if constexpr (kConfig.dtype == DType::kE4m3) {
-                load_transposed_values(n_block);
-            } else {
-                load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
-            }
+            load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
         }
     }
 
@@ -105,14 +101,6 @@ protected:
         load_tile<Element, kConfig.head_dim, kConfig.tile_n>(
             tiles[position.slot], map, full, first_key_ + n_block * kConfig.tile_n, kv_head_, batch_, params_.wrap);
         position.advance();
-    }
-
-    // All rows of the transposed values, each with the keys of one KV block.
-    __device__ __forceinline__ void load_transposed_values(int n_block) {
-        v_.wait_empty(shared_.v_ring);
-        uint64_t* full = v_.arrive_and_expect_tx(shared_.v_ring, key_tile_bytes(kConfig));
-        ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, n_block * kConfig.tile_n, 0, kv_head_, batch_, params_.wrap);
-        v_.advance();
     }
 
     const Params& params_;

@@ -1,4 +1,4 @@
-// Parameters of the kernels that transpose values for E4M3 (attention/transpose_values.cuh).
+// Parameters of the kernels that transpose values for E4M3 (attention/e4m3/transpose.cuh).
 #pragma once
 
 #include "flashcore/attention/params.h"

@@ -95,9 +95,8 @@ private:
 
     // The scores of the keys of one buffer.
     __device__ __forceinline__ void issue_qk(int buffer) {
-        const uint32_t k = k_units_ + k_.slot * (key_bytes(kConfig) / sm90::kUnitBytes) +
-                           sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
-        const uint32_t q = q_units_ + query_.slot * (query_bytes(kConfig) / sm90::kUnitBytes);
+        const uint32_t k = units_of(shared_.k[k_.slot]) + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
+        const uint32_t q = units_of(shared_.q[ping_pong_.warpgroup][query_.slot]);
         ptx::warpgroup_fence_operand(buffers_[buffer]);
         ptx::wgmma_fence();
 #pragma unroll
@@ -125,7 +124,7 @@ private:
     // Adds the products of a KV block to the output. Each buffer that is free again takes scores of the next one.
     template <bool kThenQk>
     __device__ __forceinline__ void multiply_values() {
-        const uint32_t v = v_units_ + v_.slot * (value_bytes(kConfig) / sm90::kUnitBytes);
+        const uint32_t v = units_of(shared_.v[v_.slot]);
         if constexpr (kRoundedSums) issue_sums();
 #pragma unroll
         for (int buffer = 0; buffer < kBuffers; ++buffer) {
@@ -265,9 +264,6 @@ private:
             unmasked_n_blocks_ = sm90::uniform(score_factor_.sign == kUnchanged ? work.unmasked : 0);
         }
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
-        k_units_ = sm90::uniform(units_of(shared_.k));
-        v_units_ = sm90::uniform(units_of(shared_.v));
-        q_units_ = sm90::uniform(units_of(shared_.q[ping_pong_.warpgroup]));
         query_ = next_query_;
         next_query_.advance();
         skip_blocks(sm90::uniform(work.fully_masked));
@@ -378,9 +374,6 @@ private:
     float row_factor_;    // of the queries, with the scale. Only for factors of blocks, like the next one
     float block_factor_;  // of the scores of a KV block, in powers of two
     float output_factor_[kRowsPerLane];  // of the output when the products of this KV block are added to it
-    uint32_t k_units_;  // addresses of the rings, in units of 16 bytes
-    uint32_t v_units_;
-    uint32_t q_units_;
     QueryPosition query_;
     QueryPosition next_query_;
     sm90::RingPosition<kConfig.kv_stages> k_;

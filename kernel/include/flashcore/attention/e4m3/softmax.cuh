@@ -49,7 +49,6 @@ __device__ __forceinline__ float lane_max(Scores<kBuffers>& scores, int r) {
 struct State {
     float row_max[kRowsPerLane] = {minus_infinity(), minus_infinity()};
     float row_sum[kRowsPerLane] = {0.0f, 0.0f};
-    float row_max_scaled[kRowsPerLane] = {0.0f, 0.0f};                  // in powers of two. 0 if no key was seen
     bool precise = true;  // the maxima of the warp's rows are small enough for one rounding
 };
 
@@ -62,7 +61,7 @@ __device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& s
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
         block_max[r] = lane_max<kBuffers>(scores, r);
-        row_max_scaled[r] = state.row_max_scaled[r];
+        row_max_scaled[r] = state.row_max[r] == minus_infinity() ? 0.0f : state.row_max[r] * scale;
     }
     if (__all_sync(kFullWarpMask, state.precise && block_max[0] <= state.row_max[0] && block_max[1] <= state.row_max[1])) return;
 
@@ -75,7 +74,6 @@ __device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& s
         rescale.factor[r] = ptx::exp2_approx((state.row_max[r] - subtracted_max[r]) * scale);
         row_max_scaled[r] = subtracted_max[r] * scale;
         state.row_max[r] = row_max;
-        state.row_max_scaled[r] = row_max_scaled[r];
         state.row_sum[r] *= rescale.factor[r];
     }
     const bool precise = fmaxf(fabsf(row_max_scaled[0]), fabsf(row_max_scaled[1])) <= kMaxRowMaxScaled;
@@ -141,7 +139,7 @@ __device__ __forceinline__ uint32_t pack_through_half(float first, float second,
     return __byte_perm(low, high, 0x7531);
 }
 
-// As exponentiate_e4m3 in attention/fp8.cuh.
+// A word has four places of one row (attention/value_order.h).
 template <class Tuning, int kBuffers>
 __device__ __forceinline__ void exponentiate(Scores<kBuffers>& scores, const float (&row_max_scaled)[kRowsPerLane], float scale,
                                              float (&block_sum)[kRowsPerLane], uint32_t (&probabilities)[kWords]) {

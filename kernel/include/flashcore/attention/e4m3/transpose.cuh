@@ -4,7 +4,11 @@
 #pragma once
 
 #include "flashcore/attention/e4m3/transpose_params.h"
-#include "flashcore/attention/transpose_values.cuh"
+#include "flashcore/attention/fp8.cuh"
+#include "flashcore/attention/value_order.h"
+#include "flashcore/core/element.cuh"
+#include "flashcore/core/launch.cuh"
+#include "flashcore/ptx/math.cuh"
 
 namespace flashcore::attention::e4m3 {
 
@@ -26,6 +30,18 @@ __device__ __forceinline__ void transpose_bytes(uint32_t (&words)[4]) {
     words[1] = __byte_perm(low01, low23, 0x7632);
     words[2] = __byte_perm(high01, high23, 0x5410);
     words[3] = __byte_perm(high01, high23, 0x7632);
+}
+
+template <class Source>
+__device__ __forceinline__ uint32_t load_four(const Source* row, float factor) {
+    if constexpr (std::is_same_v<Source, E4m3>) {
+        return *reinterpret_cast<const uint32_t*>(row);
+    } else {
+        const uint2 pairs = *reinterpret_cast<const uint2*>(row);
+        const Source* x = reinterpret_cast<const Source*>(&pairs);
+        return ptx::pack_e4m3(__fdiv_rn(static_cast<float>(x[0]), factor), __fdiv_rn(static_cast<float>(x[1]), factor),
+                              __fdiv_rn(static_cast<float>(x[2]), factor), __fdiv_rn(static_cast<float>(x[3]), factor));
+    }
 }
 
 template <class Source, int kThreads, int kColumns>
