@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant("decode expects too few bytes", DECODE, "decode/producer.cuh", "2 * boxes * box_bytes", "boxes * box_bytes", "deadlock|asynchronous copy still writes"),
     Mutant("attention has another swizzle", ATTENTION, "sm90/smem_descriptor.cuh", "uint64_t{1} << 62;", "uint64_t{2} << 62;", "wrong values|wgmma|race"),
     Mutant("attention does not wait for PV", ATTENTION, ITERATION, "ptx::wgmma_wait<0>();\n        ptx::warpgroup_fence_operand(output_);", "ptx::warpgroup_fence_operand(output_);", "wrong values|in flight|asynchronous"),
-    Mutant("attention waits for a QK too late", ATTENTION, ITERATION, "ptx::wgmma_wait<kGroupsInFlight>();", "ptx::wgmma_wait<kGroupsInFlight + 1>();", "wrong values|in flight|asynchronous"),
+    Mutant("attention waits for a QK too late", ATTENTION, ITERATION, "ptx::wgmma_wait<kGroupsInFlight>();", "ptx::wgmma_wait<kGroupsInFlight + 1>();", "wrong values|in flight|asynchronous|race"),
     Mutant("attention issues without a wgmma.fence", ATTENTION, ITERATION, "ptx::warpgroup_fence_operand(scores_);\n        ptx::wgmma_fence();", "ptx::warpgroup_fence_operand(scores_);", "no wgmma.fence"),
     Mutant("attention releases values before PV has read them", ATTENTION, ITERATION, "v_.wait_full(shared_.v_ring);\n", "v_.wait_full(shared_.v_ring);\n        v_.release(shared_.v_ring, lane_ == 0);\n", "expects no more arrivals|asynchronous|race|wrong values"),
     Mutant("attention stores rows without a proxy fence", ATTENTION, "attention/consumer.cuh", "ptx::fence_proxy_async_shared();", "", "no fence.proxy.async"),
