@@ -2,8 +2,8 @@
 //
 // FP8 WGMMA keeps too few bits for long sums, so fp32 adds up the products of every KV block. That needs a second set of
 // accumulators, and D=256 has no room for it: the output alone takes 128 registers. So PV runs in products of 64 columns, in two
-// buffers of 32 registers: fp32 adds up one while the tensor cores fill the other. Together the buffers are the scores of QK. A
-// warpgroup therefore alternates between softmax and products, and others fill the tensor cores meanwhile.
+// buffers of 32 registers: fp32 adds up one while the tensor cores fill the other. D=128 has one product of 128 columns in one
+// buffer of 64. The buffers are also the scores of QK. A warpgroup therefore alternates between softmax and products, and others fill the tensor cores meanwhile.
 #pragma once
 
 #include "flashcore/attention/e4m3/block_descale.cuh"
