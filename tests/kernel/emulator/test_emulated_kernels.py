@@ -43,7 +43,7 @@ KERNELS = [
     local("local", 256, Local(chunk=64)),
     local("cap", 64, CAP),
     decode("d64_fp16", Decode(64, (300, 0, 1), heads=4), Decode(64, (300, 70), page_size=64, splits=4, max_ctas=3)),
-    decode("d128_fp16", Decode(128, (300, 70), heads=8, sq=3, deterministic=True), Decode(128, (200,), new_keys=3, sq=3, page_size=16)),
+    decode("d128_fp16 flashcore_decode_deterministic_d128_fp16", Decode(128, (300, 70), heads=8, sq=3, deterministic=True), Decode(128, (200,), new_keys=3, sq=3, page_size=16)),
     decode("d256_bf16", Decode(256, (300, 70), "bf16", sq=2, page_size=128, splits=2)),
     decode("d64_fp16_e4m3", Decode(64, (300, 70), cache="e4m3", heads=4), Decode(64, (200,), cache="e4m3", new_keys=2, page_size=16)),
     decode("d128_e4m3_e4m3", Decode(128, (300, 70), "e4m3", page_size=16)),
