@@ -37,19 +37,25 @@ namespace emulator {
 namespace {
 constexpr size_t kMostStacks = 8192;
 constexpr size_t kStackGuardBytes = 4096;
+char* stacks = nullptr;
+size_t guarded_stacks = 0;
 }  // namespace
 
 char* stack_of(size_t number) {
-    static char* all = nullptr;
-    static size_t guarded = 0;
-    if (all == nullptr) {
+    if (stacks == nullptr) {
         void* memory = mmap(nullptr, kMostStacks * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED || number >= kMostStacks) std::abort();
-        all = static_cast<char*>(memory);
+        stacks = static_cast<char*>(memory);
     }
     if (number >= kMostStacks) std::abort();
-    for (; guarded <= number; ++guarded) mprotect(all + guarded * kStackBytes, kStackGuardBytes, PROT_NONE);
-    return all + number * kStackBytes;
+    for (; guarded_stacks <= number; ++guarded_stacks) mprotect(stacks + guarded_stacks * kStackBytes, kStackGuardBytes, PROT_NONE);
+    return stacks + number * kStackBytes;
+}
+
+void free_stacks() {
+    if (stacks != nullptr) munmap(stacks, kMostStacks * kStackBytes);
+    stacks = nullptr;
+    guarded_stacks = 0;
 }
 
 void* prepare_stack(char* stack, void (*function)()) {

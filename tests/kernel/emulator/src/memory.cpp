@@ -231,6 +231,7 @@ void emulator_forget(void* address, size_t bytes) {
 void emulator_free_all() {
     emulator::last_found = nullptr;
     allocations.clear();
+    emulator::free_stacks();  // each has two mappings, and a process may have 65530: those of 20 libraries
 }
 // The first byte that nobody has written, or -1.
 int64_t emulator_first_unwritten(const void* address, size_t bytes) {
