@@ -111,6 +111,12 @@ class Tensor:
             raise ViolationError(f"element {unwritten // BYTES[self.kind]} of shape {self.shape} has not been written")
         return decode(ctypes.string_at(self.address, size), self.kind)
 
+    def poison(self, rows: Iterable[int], columns: int) -> None:
+        """Write NaN into these rows of so many columns."""
+        size = columns * BYTES[self.kind]
+        for row in rows:
+            self.library.c.emulator_write(ctypes.c_void_p(self.address + row * size), b"\xff" * size, ctypes.c_size_t(size))
+
     def strides(self) -> tuple[int, ...]:
         return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
 
@@ -155,9 +161,13 @@ class Library:
         """Free all operands."""
         self.c.emulator_free_all()
 
-    def call(self, function: str, arguments: ctypes.Structure) -> None:
-        """Call a launcher. Raise what it, or the emulator, refuses."""
+    def call(self, function: str, arguments: ctypes.Structure, *, replays: bool = False) -> None:
+        """Call a launcher. Raise what it, or the emulator, refuses.
+
+        With ``replays`` a kernel may load shared memory that nobody has written, if that has no effect (``src/replay.cpp``).
+        """
         arguments.size = ctypes.sizeof(arguments)
+        self.c.emulator_replay(int(replays))
         if getattr(self.c, function)(ctypes.byref(arguments)) != 0:
             text = self.c.flashcore_error_string().decode()
             raise ViolationError(self.c.emulator_violation().decode() or text)

@@ -79,10 +79,10 @@ class Draw:
         return self.library.tensor(name, shape, [normal(0.0, 1.0) for _ in range(math.prod(shape))], kind)
 
 
-def timed(library: Library, function: str, arguments: ctypes.Structure) -> Result:
+def timed(library: Library, function: str, arguments: ctypes.Structure, *, replays: bool = False) -> Result:
     """Launch, and return a result without errors yet."""
     start = time.perf_counter()
-    library.call(function, arguments)
+    library.call(function, arguments, replays=replays)
     return Result(time.perf_counter() - start)
 
 

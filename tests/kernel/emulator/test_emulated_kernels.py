@@ -15,6 +15,7 @@ CAP = Local(left=100, softcap=5.0)
 SOME = (0, 1, 63, 64, 127, 128, 199)
 SEQUENCES = ((70, 70), (1, 200), (130, 0), (200, 300))
 FEW = ((3, 300), (1, 70), (0, 10), (7, 64))
+ONE_KEY = Packed(64, ((1, 1),), heads=1, page_size=16)  # a CTA has one tile, so one slot never holds a tile
 PREPARE = "flashcore_attention_varlen_prepare flashcore_attention_paged_prepare"
 
 
@@ -54,7 +55,7 @@ KERNELS = [
     decode("local_ragged_d128_fp16", Packed(128, FEW[:3], "flashcore_decode", page_size=16, local=WINDOW)),
     (f"flashcore_attention_fwd_d64_fp16_causal {PREPARE}", "varlen", [Packed(64, SEQUENCES)]),
     (f"flashcore_attention_fwd_d128_fp16_full {PREPARE}", "varlen", [Packed(128, SEQUENCES, causal=False)]),
-    (f"flashcore_attention_fwd_paged_d64_fp16_causal {PREPARE}", "varlen", [Packed(64, SEQUENCES, page_size=16)]),
+    (f"flashcore_attention_fwd_paged_d64_fp16_causal {PREPARE}", "varlen", [ONE_KEY, Packed(64, SEQUENCES, page_size=16)]),
     (f"flashcore_attention_fwd_paged_d128_fp16_causal {PREPARE}", "varlen", [Packed(128, SEQUENCES[:2], page_size=100)]),
     (f"flashcore_attention_fwd_paged_d256_fp16_full {PREPARE}", "varlen", [Packed(256, SEQUENCES[:2], causal=False, page_size=64)]),
     (f"flashcore_attention_local_paged_d64_fp16 {PREPARE}", "varlen", [Packed(64, SEQUENCES[:2], page_size=16, local=WINDOW)]),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from emulated import Library, ViolationError
 from emulated_cases import Attention, Decode
+from emulated_packed import Packed
 from emulator_build import build
 
 DECODE = ("flashcore_decode_d64_fp16", "decode", Decode(64, (300, 70), heads=4, page_size=16, splits=3, max_ctas=3))
@@ -18,6 +19,12 @@ ATTENTION = (
     "attention",
     Attention(64, 400, 400, causal=True, max_ctas=1, rows=(0, 63, 64, 191, 300, 399)),
 )
+PAGED = (
+    "flashcore_attention_fwd_paged_d64_fp16_causal flashcore_attention_varlen_prepare flashcore_attention_paged_prepare",
+    "varlen",
+    Packed(64, ((1, 20),), heads=1, page_size=16),
+)
+PAGED_PRODUCER = "attention/paged_producer.cuh"
 PING_PONG = "attention/ping_pong_barrier.cuh"
 CONSUMER = "decode/consumer.cuh"
 ITERATION = "attention/kv_iteration.cuh"
@@ -27,7 +34,7 @@ EPILOGUE = "attention/epilogue.cuh"
 @dataclass(frozen=True)
 class Mutant:
     name: str
-    kernel: tuple[str, str, Decode | Attention]
+    kernel: tuple[str, str, Decode | Attention | Packed]
     header: str
     old: str
     new: str
@@ -54,13 +61,17 @@ MUTANTS = [
     Mutant("attention drops the last ping-pong barrier", ATTENTION, PING_PONG, "if (warpgroup == 0) sync();", "", "half full"),
     Mutant("attention arrives at its own ping-pong barrier", ATTENTION, PING_PONG, "(warpgroup + 1) % kConsumers", "warpgroup", "deadlock|bar"),
     Mutant("attention sees one key too many", ATTENTION, "attention/tile_scheduler.h", "row + 1 + info.sk", "row + 2 + info.sk", "wrong values"),
+    Mutant("pages end at a head that nobody has written", PAGED, PAGED_PRODUCER, "if (next.tile.row == kNoTile) break;", "if (next.tile.row == kNoTile && next.tile.head < 0) break;", "nobody has written, and it matters"),
+    Mutant("pages have no last tile", PAGED, PAGED_PRODUCER, "next.tile.row = kNoTile;", ";", "nobody has written, and it matters"),
+    Mutant("pages do not say where a sequence begins", PAGED, PAGED_PRODUCER, "next = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m);", "next.tile = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m).tile;", "nobody has written"),
+    Mutant("pages load what is behind the last key", PAGED, "attention/page_box.h", "clamp(keys - first, 0, page_size.value)", "page_size.value", "wrong values"),
 ]  # fmt: skip
 
 
 def compile_mutant(folder: Path, mutant: Mutant) -> Library:
-    variant, source, _ = mutant.kernel
+    variants, source, _ = mutant.kernel
     changes = {f"flashcore/{mutant.header}": (mutant.old, mutant.new)}
-    return Library(build(folder / "mutant.so", [variant], [source], mutations=changes))
+    return Library(build(folder / "mutant.so", variants.split(), [source], mutations=changes))
 
 
 @pytest.mark.nightly

@@ -98,6 +98,10 @@ constexpr const char* kNames[] = {"__shfl_sync", "__shfl_xor_sync", "__shfl_up_s
 uint64_t exchange(Exchange kind, unsigned mask, uint64_t value, int argument) {
     ExchangeFrame frame{kind, value, argument, 0};
     const int index = static_cast<int>(kind);
+    const bool is_vote = kind == Exchange::kAll || kind == Exchange::kAny || kind == Exchange::kBallot;
+    observe(static_cast<uint64_t>(mask) << 32 | static_cast<uint64_t>(index));
+    observe(static_cast<uint64_t>(argument));
+    if (is_vote) observe(value);  // a shuffle only moves it
     const auto act = kind == Exchange::kSync ? act_sync : kind >= Exchange::kAll ? act_vote : act_shuffle;
     meet(&kNames[index], kNames[index], mask, &frame, act);
     return frame.result;
@@ -130,6 +134,8 @@ void forget_atomics() { atomic_clocks.clear(); }
 
 // An atomic is relaxed: it publishes what its thread had done before its last fence. The fence after it takes what others published.
 uint32_t atomic(Atomic kind, void* address, uint32_t value, uint32_t compared) {
+    observe(reinterpret_cast<uintptr_t>(address));
+    observe(static_cast<uint64_t>(value) << 32 | compared);
     maybe_yield();
     Thread& self = *current;
     const char* arena = self.cta->arena;

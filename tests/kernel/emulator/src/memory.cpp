@@ -76,7 +76,7 @@ void begin_shared(Cta& cta, uint32_t bytes) {
     }
     if (bytes > kSharedLimit) fail("the launch asks for %u bytes of shared memory", bytes);
     cta.shared_bytes = bytes;
-    std::memset(cta.arena, kPoison, kArenaBytes);
+    fill_unwritten(cta.arena, kArenaBytes);
     std::fill(cta.shadow.begin(), cta.shadow.end(), uint8_t{0});
 }
 
@@ -164,13 +164,34 @@ void mark_global(const void* address, uint64_t bytes) {
     std::memset(allocation->defined.data() + (static_cast<const char*>(address) - allocation->base), 1, bytes);
 }
 
+std::vector<uint8_t> global_bytes() {
+    std::vector<uint8_t> all;
+    for (const auto& [end, allocation] : allocations) {
+        all.insert(all.end(), allocation.base, allocation.base + allocation.bytes);
+        all.insert(all.end(), allocation.defined.begin(), allocation.defined.end());
+    }
+    return all;
+}
+
+void set_global_bytes(const std::vector<uint8_t>& bytes) {
+    const uint8_t* from = bytes.data();
+    for (auto& [end, allocation] : allocations) {
+        std::memcpy(allocation.base, from, allocation.bytes);
+        std::memcpy(allocation.defined.data(), from + allocation.bytes, allocation.bytes);
+        from += 2 * allocation.bytes;
+    }
+}
+
 namespace {
 
 void access_shared(Cta& cta, uint32_t address, uint32_t bytes, bool write) {
     if (write) {
         check_shared_write(cta, address, bytes, "store");
     } else {
-        check_shared_read(cta, address, bytes, "load", true);
+        check_shared_read(cta, address, bytes, "load", !settings.replays);
+        for (uint32_t i = 0; i < bytes; ++i) {
+            if (cta.shadow[address - kSharedBase + i] == 0) note_unwritten_load(address + i);
+        }
     }
     note_shared(*current, cta, address, bytes, write, false);
 }
@@ -194,6 +215,8 @@ void access(const void* address, uint64_t bytes, bool write, bool aligned) {
     const auto* at = static_cast<const char*>(address);
     if (static_cast<uintptr_t>(at - current->stack) < kStackBytes) return;
     if (aligned && reinterpret_cast<uintptr_t>(at) % bytes != 0) fail("%s: %p is not a multiple of %d", write ? "store" : "load", address, static_cast<int>(bytes));
+    observe(reinterpret_cast<uintptr_t>(at));
+    observe(bytes << 1 | static_cast<uint64_t>(write));
     Cta& cta = *current->cta;
     if (static_cast<uintptr_t>(at - cta.arena) < kArenaBytes) {
         return access_shared(cta, static_cast<uint32_t>(at - cta.arena) + kSharedBase, static_cast<uint32_t>(bytes), write);

@@ -244,8 +244,10 @@ const Program& parse(const Site& site) {
 void execute(Site& site, const Operand* operands, int count) {
     if (site.program == nullptr) site.program = &parse(site);
     Frame frame{operands, {}, 0};
-    static_cast<void>(count);
     const auto& instructions = site.program->instructions;
+    for (int i = 0; i < count; ++i) {
+        if (!operands[i].written) observe(operands[i].read());  // an accumulator may hold anything before its first wgmma
+    }
     while (frame.next < static_cast<int>(instructions.size())) {
         const Instruction& instruction = instructions[static_cast<size_t>(frame.next++)];
         if (instruction.predicate >= 0 && (frame.registers[instruction.predicate] != 0) == instruction.negated) continue;

@@ -11,7 +11,7 @@
 
 namespace emulator {
 
-std::string run_grid(const Launch& launch);
+std::string run_grid_and_replays(const Launch& launch);
 
 namespace {
 std::string last_violation;
@@ -32,7 +32,7 @@ cudaError_t run(const Launch& launch) {
     if (launch.shared_bytes > limit || launch.ctas == 0 || launch.threads == 0 || launch.threads > 1024) return cudaErrorInvalidValue;
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | kFlushDenormals);
-    last_violation = run_grid(launch);
+    last_violation = run_grid_and_replays(launch);
     _mm_setcsr(before);
     if (last_violation.empty()) return cudaSuccess;
     Dl_info info{};
@@ -114,4 +114,5 @@ void emulator_configure(uint64_t seed, int multiprocessors, int late, int races,
     emulator::settings.races = races != 0;
     emulator::settings.independent_lanes = independent_lanes != 0;
 }
+void emulator_replay(int replays) { emulator::settings.replays = replays != 0; }
 }

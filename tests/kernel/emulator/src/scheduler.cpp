@@ -195,6 +195,9 @@ void begin_cta(Cta& cta, int number, const Launch& launch, int slot) {
     cta.warps.assign((launch.threads + kLanes - 1) / kLanes, Warp{});
     cta.threads.assign(launch.threads, Thread{});
     cta.live_threads = static_cast<int>(launch.threads);
+    cta.in_flight = 0;  // a launch that failed may have left some, and threads that wait
+    cta.waiting_for_wgmma.clear();
+    cta.waiting_for_registers.clear();
     for (size_t i = 0; i < cta.warps.size(); ++i) {
         cta.warps[i].cta = &cta;
         cta.warps[i].number = static_cast<int>(i);

@@ -117,6 +117,7 @@ struct Settings {
     bool late = true;    // asynchronous copies land when nothing else can happen, otherwise at a random time
     bool races = true;
     bool independent_lanes = false;  // another warp may run while a lane of this one is behind the others
+    bool replays = false;  // loads of unwritten shared memory are allowed if they have no effect (replay.cpp)
 };
 
 extern Settings settings;
@@ -145,6 +146,13 @@ void check_global(const void* address, uint64_t bytes, bool write, const char* w
 bool is_defined_global(const void* address, uint64_t bytes);
 std::pair<const void*, uint64_t> allocation_of(const void* address);
 void mark_global(const void* address, uint64_t bytes);
+std::vector<uint8_t> global_bytes();  // of all allocations, and which of them have been written
+void set_global_bytes(const std::vector<uint8_t>& bytes);
+
+// Effects of unwritten shared memory (replay.cpp).
+void fill_unwritten(char* memory, uint32_t bytes);
+void observe(uint64_t value);
+void note_unwritten_load(uint32_t address);
 
 // Barriers (barrier.cpp).
 Mbarrier& mbarrier_at(Cta& cta, uint32_t address, const char* what);
