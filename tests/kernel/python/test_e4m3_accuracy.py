@@ -101,4 +101,6 @@ def test_the_suite_has_what_the_needle_gate_needs() -> None:
 def test_the_planted_kernel_of_the_suite_is_the_mutant_with_one_level() -> None:
     table = tomllib.loads((ROOT / "kernel/defects/mutants.toml").read_text(encoding="utf-8"))
     (edits,) = (mutant["edits"] for mutant in table["mutant"] if mutant["name"] == "e4m3-one-level")
-    assert [edit[2] for edit in edits] == ["__uint_as_float(__float_as_uint(fmaf(sum, output_factor_[row_of(i)], products[i])) & 0xFFFF0000u)"]
+    assert [edit[2] for edit in edits] == [
+        "__uint_as_float(__float_as_uint(fmaf(sum, output_factor_[row_of(i)], products[i])) & 0xFFFF0000u)"
+    ]
