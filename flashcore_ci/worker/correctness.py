@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,8 +16,9 @@ from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
+from flashcore_ci.worker.tensors import Pending
 
-WAIT_EVERY = 10  # launches: a kernel that hangs or faults is seen soon
+WAIT_EVERY = 50  # launches. Each wait is for the turns of other processes, too
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
@@ -45,11 +46,11 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResults:
-    """First outputs, unwritten elements, and the count of differing repeats."""
+    """First outputs, unwritten elements, and the number of differing repeats."""
 
     first: dict[str, Any]
     unwritten: dict[str, Any]
-    differing: int
+    differing: Pending[int]
 
 
 def run(job: Job, result: Result) -> bool:
@@ -95,13 +96,13 @@ def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -
     tensors.refuse_changed(used, inputs)
     del used
     low = _reference(subject, inputs)
-    _require_same_outputs(launches.first, low, "reference")
-    bad = sum(tensors.bad_values(launches.first[name], low[name], mask) for name, mask in launches.unwritten.items())
-    readings: dict[str, float] = {"finite/bad-values": bad, "repeat/differing-runs": launches.differing}
+    checks = [_require_same_outputs(launches.first, low, "reference")]
+    bad = [tensors.bad_values(launches.first[name], low[name], mask) for name, mask in launches.unwritten.items()]
     exact = _reference(subject, tensors.upcast(inputs))
-    _require_same_outputs(launches.first, exact, "float64 reference")
+    checks += [_require_same_outputs(launches.first, exact, "float64 reference")]
     del inputs
-    return _compare(launches.first, low, exact, readings)
+    counts = {"finite/bad-values": bad, "repeat/differing-runs": [launches.differing]}
+    return _compare(launches.first, low, exact, counts, checks)
 
 
 def _reference(subject: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) ->
         differs.append(tensors.differ(first, outputs))
         if late:
             kept.append({name: tensors.still_poisoned(tensor, poison) for name, tensor in outputs.items()})
-    differing = int(torch.stack(differs).sum())
+    differing = Pending(torch.stack(differs).sum().double().reshape(1), lambda numbers: int(numbers[0]))
     unwritten = {name: kept[1][name] & (kept[0][name] | kept[2][name]) for name in first}
     return LaunchResults(first=first, unwritten=unwritten, differing=differing)
 
@@ -176,17 +177,47 @@ def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collec
 
 
 def _compare(
-    first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any], readings: dict[str, float]
+    first: Mapping[str, Any],
+    low: Mapping[str, Any],
+    exact: Mapping[str, Any],
+    counts: Mapping[str, Sequence[Pending[int]]],
+    checks: Sequence[Pending[None]] = (),
 ) -> dict[str, Any]:
-    differences = {name: tensors.largest_difference(first[name], low[name]) for name in first}
-    errors = [error_of(name, first[name], low[name], exact[name]) for name in first]
+    """Compare outputs with both references. The host waits once. ``checks`` come first, and ``counts`` become readings, too."""
+    asked: dict[tuple[str, str], Pending[Any]] = {("check", str(number)): check for number, check in enumerate(checks)}
+    asked |= {(name, str(number)): one for name, some in counts.items() for number, one in enumerate(some)}
+    for name in first:
+        asked["difference", name] = tensors.largest_difference(first[name], low[name])
+        asked["error", name] = error_of(name, first[name], low[name], exact[name])
+        asked["rms", name] = tensors.rms_error(first[name], exact[name])
+        asked["rms of pytorch", name] = tensors.rms_error(low[name], exact[name])
+    sides = {"ours": first, "pytorch": low}
+    for name, side in ((name, side) for name in list(first)[:MAX_HISTOGRAMS] for side in sides):
+        asked["histogram", f"error/{side}/{name}"] = tensors.error_histogram(sides[side][name], exact[name])
+    found = tensors.read_all(asked)
+
+    def of(kind: str) -> dict[str, Any]:
+        return {name: value for (other, name), value in found.items() if other == kind}
+
+    readings: dict[str, float] = {name: sum(of(name).values()) for name in counts}
+    return _outcome(readings, of("difference"), of("error"), (of("rms"), of("rms of pytorch")), of("histogram"))
+
+
+def _outcome(
+    readings: dict[str, float],
+    differences: Mapping[str, tensors.Difference],
+    errors: Mapping[str, OutputAccuracy],
+    rms: tuple[Mapping[str, float], Mapping[str, float]],
+    histograms: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Take the worst output of each metric."""
     name = max(differences, key=lambda name: _rank_nan_first(differences[name].value))
-    error = max(errors, key=lambda error: _rank_nan_first(error.ratio))
+    error = max(errors.values(), key=lambda error: _rank_nan_first(error.ratio))
     worst = differences[name]
-    readings |= {"diff/max": worst.value, "error/ratio": error.ratio, **_rms_errors(first, low, exact)}
+    readings |= {"diff/max": worst.value, "error/ratio": error.ratio, **_worst_rms(*rms)}
     return {
         "readings": {metric: json_number(value) for metric, value in readings.items()},
-        "histograms": _histograms(first, low, exact),
+        "histograms": dict(histograms),
         "notes": [
             f"largest difference in {name}{list(worst.index)}: {worst.first:.6g}, PyTorch {worst.second:.6g}",
             f"largest error against float64 in {error.name}{list(error.worst.index)}: {error.worst.value:.3g}",
@@ -195,39 +226,47 @@ def _compare(
     }
 
 
-def _rms_errors(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, float]:
+def _worst_rms(ours: Mapping[str, float], pytorch: Mapping[str, float]) -> dict[str, float]:
     """Return the worst output's RMS error, relative to float64 and to the reference's own error."""
-    errors = [(tensors.rms_error(first[name], exact[name]), tensors.rms_error(low[name], exact[name])) for name in first]
-    ratios = (math.nan if math.isinf(own) else tensors.divide(error, own) for error, own in errors)
-    worst, ratio = (max(values, key=_rank_nan_first) for values in ((error for error, _ in errors), ratios))
-    return {"error/rms": worst, "error/rms-ratio": ratio}
+    ratios = [math.nan if math.isinf(pytorch[name]) else tensors.divide(ours[name], pytorch[name]) for name in ours]
+    return {"error/rms": max(ours.values(), key=_rank_nan_first), "error/rms-ratio": max(ratios, key=_rank_nan_first)}
 
 
-def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
-    sides = {"ours": first, "pytorch": low}
-    pairs = [(name, side) for name in list(first)[:MAX_HISTOGRAMS] for side in sides]
-    return {f"error/{side}/{name}": tensors.error_histogram(sides[side][name], exact[name]) for name, side in pairs}
-
-
-def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:
+def error_of(name: str, output: Any, low: Any, exact: Any) -> Pending[OutputAccuracy]:
     """Compare an output and PyTorch's ``low`` with ``exact`` (float64)."""
-    worst, pytorch = (tensors.largest_difference(given, exact) for given in (output, low))
-    allowance = 2.0 * tensors.rounding_error(low.to(output.dtype))
-    return OutputAccuracy(name=name, worst=worst, pytorch=pytorch.value, allowance=allowance)
+    import torch
+
+    parts = tensors.largest_difference(output, exact), tensors.largest_difference(low, exact)
+    rounding = tensors.rounding_error(low.to(output.dtype))
+    first, second = (part.numbers.numel() for part in parts)
+
+    def read(numbers: Sequence[float]) -> OutputAccuracy:
+        worst, pytorch = parts[0].read(numbers[:first]), parts[1].read(numbers[first : first + second])
+        allowance = 2.0 * rounding.read(numbers[first + second :])
+        return OutputAccuracy(name=name, worst=worst, pytorch=pytorch.value, allowance=allowance)
+
+    return Pending(torch.cat([*(part.numbers for part in parts), rounding.numbers]), read)
 
 
 def _rank_nan_first(value: float) -> float:
     return float("inf") if value != value else value  # noqa: PLR0124 - only NaN differs from itself
 
 
-def _require_same_outputs(outputs: Mapping[str, Any], reference: Mapping[str, Any], what: str) -> None:
-    """Raise ValueError if names or shapes differ: broadcasting would hide it."""
+def _require_same_outputs(outputs: Mapping[str, Any], reference: Mapping[str, Any], what: str) -> Pending[None]:
+    """Raise ValueError if names or shapes differ: broadcasting would hide it. So does the result, if it has no finite number."""
+    import torch
+
     if set(outputs) != set(reference):
         raise ValueError(f"outputs are {sorted(outputs)}, the {what} gives {sorted(reference)}")
-    if not any(bool(tensor.isfinite().any()) for tensor in reference.values()):
-        raise ValueError(f"the {what} holds no finite number to compare with")
     for name, tensor in outputs.items():
         if tensor.is_complex():
             raise ValueError(f"{name} is complex: give its real and imaginary parts")
         if tensor.shape != reference[name].shape:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, the {what} {tuple(reference[name].shape)}")
+
+    def read(numbers: Sequence[float]) -> None:
+        if not any(numbers):
+            raise ValueError(f"the {what} holds no finite number to compare with")
+
+    some = [tensor.isfinite().any().double().reshape(1) for tensor in reference.values()]
+    return Pending(torch.cat(some) if some else torch.zeros(1), read)

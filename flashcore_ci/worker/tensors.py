@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 PART = 1 << 26  # elements
 SHIFT = 0.3
@@ -18,6 +20,40 @@ POISONS = (
     {1: 0x7F, 2: 0x7FB7, 4: 0x7FA5B6C7, 8: 0x7FF5A6B7C8D9EAFB},
     {1: -0x01, 2: -0x0037, 4: -0x0025364A, 8: -0x0005263748596A7C},
 )
+
+
+Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Generic[Result]):
+    """A result whose numbers are still on the GPU. ``read`` makes it of ``numbers`` (float64, one dimension).
+
+    Numbers that the host reads one by one wait for the GPU each time: up to 20 ms where a dozen processes take turns on it.
+    """
+
+    numbers: Any
+    read: Callable[[Sequence[float]], Result]
+
+    def now(self) -> Result:
+        """Wait for this result alone."""
+        return self.read(self.numbers.tolist())
+
+
+def read_all(pending: Mapping[Key, Pending[Any]]) -> dict[Key, Any]:
+    """Wait once for the numbers of all, and return their results. The first ``read`` that raises ends it."""
+    import torch
+
+    if not pending:
+        return {}
+    device = max((one.numbers.device for one in pending.values()), key=lambda device: device.type == "cuda")
+    numbers = torch.cat([one.numbers.to(device) for one in pending.values()]).tolist()
+    found, end = {}, 0
+    for key, one in pending.items():
+        start, end = end, end + one.numbers.numel()
+        found[key] = one.read(numbers[start:end])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +110,19 @@ def refuse_changed(used: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
     """Raise ValueError if an input is not what its seed gives."""
     import torch
 
-    for name, tensor in used.items():
-        if isinstance(tensor, torch.Tensor) and not torch.equal(bits(tensor), bits(fresh[name])):
+    pairs = {name: (tensor, fresh[name]) for name, tensor in used.items() if isinstance(tensor, torch.Tensor)}
+    for name, changed in read_all({name: _changed(*pair) for name, pair in pairs.items()}).items():
+        if changed:
             raise ValueError(f"input {name} changed: run() writes to it, or inputs() does not depend on its seed alone")
+
+
+def _changed(used: Any, fresh: Any) -> Pending[bool]:
+    import torch
+
+    first, second = bits(used), bits(fresh)
+    comparable = (first.shape, first.dtype, first.device) == (second.shape, second.dtype, second.device)
+    changed = (first != second).any() if comparable else torch.ones(())
+    return Pending(changed.double().reshape(1), lambda numbers: numbers[0] != 0.0)
 
 
 def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,19 +133,28 @@ def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**inputs, **{name: value.to(torch.float64) for name, value in floats.items()}}
 
 
-def largest_difference(first: Any, second: Any) -> Difference:
+def largest_difference(first: Any, second: Any) -> Pending[Difference]:
     """Return the largest |first - second|. Any NaN is larger than all numbers."""
     import torch
 
-    worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
+    found, offsets = [torch.zeros(0, dtype=torch.float64, device=first.device)], []
     for offset, x, y in _parts(first, second):
         largest, place = (x - y).abs().masked_fill(x == y, 0.0).max(dim=0)
-        value, at, one, other = torch.stack([largest, place.double(), x.take(place), y.take(place)]).tolist()  # waits once
-        if not (value <= worst.value):
-            worst = Difference(value=value, index=_unravel(offset + int(at), first.shape), first=one, second=other)
-        if math.isnan(value):
-            break
-    return worst
+        found.append(torch.stack([largest, place.double(), x.take(place), y.take(place)]))
+        offsets.append(offset)
+    shape = tuple(first.shape)
+
+    def read(numbers: Sequence[float]) -> Difference:
+        worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
+        for part, offset in enumerate(offsets):
+            value, at, one, other = numbers[4 * part : 4 * part + 4]
+            if not (value <= worst.value):
+                worst = Difference(value=value, index=_unravel(offset + int(at), shape), first=one, second=other)
+            if math.isnan(value):
+                break
+        return worst
+
+    return Pending(torch.cat(found), read)
 
 
 def mean_error(outputs: Any, reference: Any) -> float:
@@ -115,16 +170,19 @@ def mean_error(outputs: Any, reference: Any) -> float:
     return float(wrong) / float(size) if float(size) else float(wrong)
 
 
-def rms_error(outputs: Any, reference: Any) -> float:
+def rms_error(outputs: Any, reference: Any) -> Pending[float]:
     """Return the root of the sum of squared errors over that of the reference. NaN stays NaN."""
     import torch
 
-    wrong = size = 0.0
+    found = [torch.zeros(0, dtype=torch.float64, device=outputs.device)]
     for _, x, y in _parts(outputs, reference):
         squares = (x - y).square().masked_fill(x == y, 0.0), y.square().masked_fill(~y.isfinite(), 0.0)
-        more_wrong, more = torch.stack([each.sum() for each in squares]).tolist()
-        wrong, size = wrong + more_wrong, size + more
-    return divide(math.sqrt(wrong), math.sqrt(size))
+        found.append(torch.stack([each.sum() for each in squares]))
+    return Pending(torch.cat(found), lambda numbers: divide(_root(numbers[::2]), _root(numbers[1::2])))
+
+
+def _root(squares: Sequence[float]) -> float:
+    return math.sqrt(functools.reduce(operator.add, squares, 0.0))  # sum() of Python 3.12 rounds otherwise
 
 
 def divide(error: float, allowed: float) -> float:
@@ -132,33 +190,44 @@ def divide(error: float, allowed: float) -> float:
     return error / allowed if allowed else 0.0 if error == 0 else math.inf * error
 
 
-def error_histogram(first: Any, second: Any) -> dict[str, Any]:
+def error_histogram(first: Any, second: Any) -> Pending[dict[str, Any]]:
     """Count |first - second| by powers of two, as ``model.reading.Histogram``."""
     import torch
 
-    counts = [0] * (POWERS + 2)  # of the powers, of zeros, of what is not finite
+    counts = torch.zeros(POWERS + 2, dtype=torch.float64, device=first.device)  # of the powers, of zeros, of what is not finite
     for _, x, y in _parts(first, second):
         distance = (x - y).abs().masked_fill(x == y, 0.0)
-        power = (torch.frexp(distance).exponent.long() - 1 - SMALLEST).clamp(0, POWERS - 1)
+        power = (torch.frexp(distance).exponent.double() - 1 - SMALLEST).clamp(0, POWERS - 1)
         places = power.masked_fill(distance == 0, POWERS).masked_fill(~distance.isfinite(), POWERS + 1)
-        counts = [sum(pair) for pair in zip(counts, torch.bincount(places, minlength=POWERS + 2).tolist(), strict=True)]
-    return {"first": SMALLEST, "counts": counts[:POWERS], "zeros": counts[POWERS], "not_finite": counts[POWERS + 1]}
+        counts += torch.histc(places, bins=POWERS + 2, min=-0.5, max=POWERS + 1.5)  # bincount would wait for the GPU
+
+    def read(numbers: Sequence[float]) -> dict[str, Any]:
+        whole = [int(number) for number in numbers]
+        return {"first": SMALLEST, "counts": whole[:POWERS], "zeros": whole[POWERS], "not_finite": whole[POWERS + 1]}
+
+    return Pending(counts, read)
 
 
-def rounding_error(reference: Any) -> float:
+def rounding_error(reference: Any) -> Pending[float]:
     """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
-    largest = 0.0
+    import torch
+
+    largest = [torch.zeros(1, dtype=torch.float64, device=reference.device)]
     for _, part in _chunks(reference):
         if part.numel():
             error = (part + SHIFT - SHIFT - part).abs().masked_fill(~part.isfinite(), 0.0)
-            largest = max(largest, error.max().item())
-    return largest
+            largest.append(error.max().double().reshape(1))
+    return Pending(torch.cat(largest), max)
 
 
-def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
+def bad_values(tensor: Any, reference: Any, unwritten: Any) -> Pending[int]:
     """Count elements never written, or finite in the reference only."""
-    chunks = _chunks(tensor, reference, unwritten)
-    return sum(int(((~given.isfinite() & expected.isfinite()) | hole).sum()) for _, given, expected, hole in chunks)
+    import torch
+
+    count = torch.zeros(1, dtype=torch.float64, device=tensor.device)
+    for _, given, expected, hole in _chunks(tensor, reference, unwritten):
+        count += ((~given.isfinite() & expected.isfinite()) | hole).sum()
+    return Pending(count, lambda numbers: int(numbers[0]))
 
 
 def _parts(first: Any, second: Any) -> Iterator[tuple[int, Any, Any]]:

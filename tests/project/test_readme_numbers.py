@@ -84,7 +84,8 @@ def test_the_margins_and_the_false_alarms_of_a_comparison() -> None:
 def test_the_error_ratio_divides_by_twice_the_sum() -> None:
     source = "".join((ROOT / f"flashcore_ci/worker/{name}.py").read_text(encoding="utf-8") for name in ("correctness", "tensors"))
     assert "ALLOWED_TIMES = 2.0" in source
-    assert "2.0 * tensors.rounding" in source
+    assert "rounding = tensors.rounding_error(" in source
+    assert "allowance = 2.0 * rounding.read(" in source
     assert "twice the sum of PyTorch's error and one rounding" in row("error-ratio")
 
 
