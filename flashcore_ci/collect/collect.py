@@ -44,8 +44,14 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     """
     state = nvml.read(session.uuid)
     users = frozenset(user.pid for user in state.users)
-    session = replace(session, versions=_versions(session), memory=state.memory, users=users)
-    _require_tools(session)
+    with ThreadPoolExecutor(1) as pool:  # the tools take a second to tell their versions, and correctness starts meanwhile
+        asked = pool.submit(_versions, session)
+        session = replace(session, versions=asked.result, memory=state.memory, users=users)
+        _require_tools(session)
+        return _collect(session, state, compared_with)
+
+
+def _collect(session: Session, state: GpuState, compared_with: tuple[Base, InterimLooks] | None) -> Evidence:
     gpus = group.find_gpus(session)
     with group.hold(session, gpus):
         before = nvml.neighbours(gpus)
@@ -84,6 +90,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
             timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
+            session.versions()  # raises now if a tool does not tell it, and not after minutes
             probed = [probe.result() for probe in probes]
             timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]
@@ -142,7 +149,7 @@ def _busy_neighbours(before: Mapping[str, int], after: Mapping[str, int]) -> Ite
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:
     workers = ((name, str(environment[name])) for name in WORKER_TOOLS if name in environment)
-    device, tools = device_of(state, environment), tuple(sorted((*session.versions, *workers)))
+    device, tools = device_of(state, environment), tuple(sorted((*session.versions(), *workers)))
     return replace(
         session.origin, device=device, tools=tools, clock_policy=session.clock_policy, machine_class=machine_class(device)
     )

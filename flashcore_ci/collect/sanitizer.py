@@ -68,7 +68,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
     if not workloads:
         return lost
     tool = session.require_sanitizer()
-    version = dict(session.versions).get("compute-sanitizer", "")
+    version = dict(session.versions()).get("compute-sanitizer", "")
     with ThreadPoolExecutor(2 * len(SANITIZER_TOOLS) + 1) as pool:
         listing = pool.submit(_list_launches, session, tool, workloads)
         controlled = () if sanitizer.is_too_old(version) else SANITIZER_TOOLS
