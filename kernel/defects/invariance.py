@@ -1,6 +1,7 @@
 """Subject: the bits of a prompt with planted defects, and without one (``sound``).
 
 ``gates/invariance-defects.toml`` runs them. Each way of invariance.py has one: what the function returns depends on how it was called.
+The defects of ``ALIKE`` are in every launch, so their bits agree.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ DEFECTS = {
     "graph": "attend_in_a_graph",
 }
 """The function of each defect, and of its way."""
+ALIKE = ("first-value-lost", "rounded-lse", "unwritten-row")  # of every launch
 
 
 def _load_sound() -> ModuleType:
@@ -43,8 +45,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of the sound subject."""
-    if params["defect"] not in DEFECTS:
-        raise ValueError(f"defect: must be one of {', '.join(DEFECTS)}, is {params['defect']!r}")
+    if params["defect"] not in (*DEFECTS, *ALIKE):
+        raise ValueError(f"defect: must be one of {', '.join((*DEFECTS, *ALIKE))}, is {params['defect']!r}")
     found: dict[str, Any] = sound.problem(_of_sound(params))
     return found
 
@@ -55,7 +57,31 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch the next variant. The defect's function returns one element with another last bit."""
+    """Launch the next variant with its defect."""
+    if inputs["defect"] in ALIKE:
+        _run_alike(inputs, outputs)
+    else:
+        _run_differently(inputs, outputs)
+
+
+def _run_alike(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    import torch
+
+    defect = inputs["defect"]
+    if defect == "first-value-lost":
+        v = inputs["v"].clone()
+        v[:, 0] = 0
+        inputs = {**inputs, "v": v}
+    whole = {name: torch.empty_like(tensor) for name, tensor in outputs.items()}
+    sound.run(inputs, whole)
+    lse = whole["lse"].half() if defect == "rounded-lse" else whole["lse"]
+    rows = slice(0, -1 if defect == "unwritten-row" else None)
+    outputs["out"][:, rows].copy_(whole["out"][:, rows])
+    outputs["lse"].copy_(lse)
+
+
+def _run_differently(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Return one element with another last bit."""
     name = DEFECTS[inputs["defect"]]
     if name:
         vars(sound)[name] = lambda *arguments: _nudge(_whole[name](*arguments))

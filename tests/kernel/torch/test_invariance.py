@@ -1,9 +1,11 @@
-"""The subject of batch invariance over arithmetic in the place of the kernels: sound ways agree, and each planted defect shows."""
+"""The subject of batch invariance over arithmetic in the place of the kernels: sound ways agree, and each planted defect fails its gate."""
 
 from __future__ import annotations
 
 import math
+import operator
 import sys
+import tomllib
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from flashcore_ci.worker import correctness, tensors
+
 pytestmark = pytest.mark.nightly
 
 KERNEL = Path(__file__).parents[3] / "kernel"
-PARAMS = {"dtype": "fp16", "h": 2, "hkv": 1, "sq": 530, "d": 16, "input": "normal"}
+PARAMS: dict[str, Any] = {"dtype": "fp16", "h": 2, "hkv": 1, "sq": 530, "d": 16, "input": "normal"}
 LAUNCHES = 14
 
 
@@ -65,26 +69,74 @@ def subject(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def count_differing(subject: Any, way: str, defect: str) -> int:
-    """Count the launches whose bits are not the first one's, as the worker does."""
+def measure(subject: Any, way: str, defect: str, **change: Any) -> dict[str, float]:
+    """Compute the readings that the gates judge, as the worker does on a GPU. Rounded exact results take the place of PyTorch's."""
     import torch
 
-    inputs = subject.inputs({**PARAMS, "way": way, "defect": defect}, 0)
+    inputs = subject.inputs({**PARAMS, **change, "way": way, "defect": defect}, 0)
     kept: list[dict[str, Any]] = []
-    for _ in range(LAUNCHES):
+    holes: list[dict[str, Any]] = []
+    for launch in range(LAUNCHES):
         outputs = subject.outputs(inputs)
+        tensors.poison(outputs, launch % 2)
         subject.run(inputs, outputs)
+        holes.append({name: tensors.still_poisoned(tensor, launch % 2) for name, tensor in outputs.items()})
         kept.append(outputs)
-    exact = {n: t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for n, t in inputs.items()}
-    whole = subject.reference(exact)
-    assert (kept[0]["out"] - whole["out"]).abs().max() < 2e-3
-    return sum(not all(torch.equal(outputs[name], kept[0][name]) for name in outputs) for outputs in kept)
+    exact = subject.reference(tensors.upcast(inputs))
+    first, low = kept[0], {name: exact[name].to(tensor.dtype) for name, tensor in kept[0].items()}
+    unwritten = {name: holes[1][name] & (holes[0][name] | holes[2][name]) for name in first}
+    return {
+        "diff/max": max(tensors.largest_difference(first[name], low[name]).value for name in first),
+        "error/ratio": max(correctness.error_of(name, first[name], low[name], exact[name]).ratio for name in first),
+        "finite/bad-values": sum(tensors.bad_values(first[name], low[name], unwritten[name]) for name in first),
+        "repeat/differing-runs": int(torch.stack([tensors.differ(first, outputs) for outputs in kept]).sum()),
+    }
+
+
+def list_failing(readings: dict[str, float]) -> set[str]:
+    """Name the gates of gates/invariance.toml that these readings fail, with the limits that ship."""
+    gates = tomllib.loads((KERNEL.parent / "gates/invariance.toml").read_text(encoding="utf-8"))["gate"]
+    compare = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
+    measured = [gate for gate in gates if gate["evidence"] == "correctness"]
+    assert {gate["metric"] for gate in measured} == set(readings)
+    return {gate["id"] for gate in measured if not compare[gate["rule"]](readings[gate["metric"]], gate["limits"][-1]["value"])}
 
 
 @pytest.mark.parametrize("way", ["batch", "pages", "pieces", "graph"])
-def test_a_defect_of_each_way_shows_and_the_sound_one_does_not(subject: Any, way: str) -> None:
-    assert count_differing(subject, way, "sound") == 0
-    assert count_differing(subject, way, way) >= LAUNCHES // 4
+def test_a_defect_of_each_way_shows_in_the_bits_alone(subject: Any, way: str) -> None:
+    assert list_failing(measure(subject, way, "sound")) == set()
+    readings = measure(subject, way, way)
+    assert list_failing(readings) == {"same-bits"}
+    assert readings["repeat/differing-runs"] >= LAUNCHES // 4
+
+
+@pytest.mark.parametrize(
+    ("way", "defect", "gates"),
+    [
+        ("batch", "first-value-lost", {"max-diff", "error-ratio"}),
+        ("pages", "rounded-lse", {"error-ratio"}),
+        ("pieces", "unwritten-row", {"max-diff", "error-ratio", "finite", "same-bits"}),
+    ],
+)
+def test_a_defect_of_every_launch_shows_in_another_gate(subject: Any, way: str, defect: str, gates: set[str]) -> None:
+    """An unwritten row holds other poison in every launch, so its bits differ too. Only ``finite`` names the cause."""
+    readings = measure(subject, way, defect)
+    assert list_failing(readings) == gates
+    if defect == "unwritten-row":
+        assert readings["finite/bad-values"] == PARAMS["h"] * PARAMS["d"]
+
+
+def test_the_suite_runs_each_defect_and_the_self_test_names_its_gate(subject: Any) -> None:
+    suite, listed = (
+        tomllib.loads((KERNEL.parent / f"gates/invariance-{name}.toml").read_text(encoding="utf-8"))
+        for name in ("defects", "selftest")
+    )
+    cases = {case["defect"]: f"{case['way']}-{case['defect']}" for case in suite["workload"][0]["cases"]}
+    assert set(cases) == {*subject.DEFECTS, *subject.ALIKE}
+    gates = {row["target"]: row["gate"] for row in listed["defect"]}
+    assert {cases[defect] for defect in cases if defect != "sound"} == set(gates) - {"broken"}
+    assert {gates[cases[defect]] for defect in subject.ALIKE} == {"max-diff", "error-ratio", "finite"}
+    assert {gates[cases[way]] for way in subject.sound.WAYS} == {"same-bits"}
 
 
 @pytest.mark.parametrize(
