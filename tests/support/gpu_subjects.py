@@ -40,6 +40,16 @@ def launch(subject: ModuleType, inputs: dict[str, Any]) -> dict[str, Any]:
     return dict(outputs)
 
 
+def decode(subject: ModuleType, inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
+    """Call ``flashcore.decode`` with these inputs, without the subject's own options."""
+    import flashcore
+
+    of_subject = {"flash", "vary", *subject.local.LIMITS}
+    arguments = {name: value for name, value in {**inputs, **changes}.items() if name not in of_subject}
+    result: tuple[Any, Any] = flashcore.decode(*(arguments.pop(name) for name in "qkv"), return_lse=True, **arguments)
+    return result
+
+
 def assert_correct(subject: ModuleType, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
     """AssertionError names the output and its error."""
     exact, low = subject.reference(tensors.upcast(inputs)), subject.reference(inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -26,15 +27,7 @@ def check(**params: Any) -> None:
     gpu_subjects.assert_correct(subject, inputs, gpu_subjects.launch(subject, inputs))
 
 
-def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
-    import flashcore
-
-    arguments = {**inputs, **changes}
-    del arguments["flash"], arguments["vary"]  # options of the subject
-    result: tuple[Any, Any] = flashcore.decode(
-        arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), return_lse=True, **arguments
-    )
-    return result
+decode = functools.partial(gpu_subjects.decode, subject)
 
 
 def same(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import threading
@@ -21,15 +22,7 @@ def make_inputs(seed: int = 7, **params: Any) -> dict[str, Any]:
     return dict(subject.inputs({"b": 6, "h": 8, "hkv": 2, "sk": 700, "d": 128, "lengths": "edges", **params}, seed))
 
 
-def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
-    import flashcore
-
-    arguments = {**inputs, **changes}
-    del arguments["flash"], arguments["vary"]  # options of the subject
-    result: tuple[Any, Any] = flashcore.decode(
-        arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), return_lse=True, **arguments
-    )
-    return result
+decode = functools.partial(gpu_subjects.decode, subject)
 
 
 def same(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
