@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from flashcore_ci.adapters import host, process, sanitizer, sanitizer_log
+from flashcore_ci.adapters import process, sanitizer, sanitizer_log
 from flashcore_ci.adapters.nvcc import path_in_checkout
 from flashcore_ci.adapters.sanitizer_log import Launch
 from flashcore_ci.collect import child, group, isolation, positive_control
@@ -30,10 +30,8 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, MANY, MIN_PART = "racecheck", 24, 4
-"""The check that takes twice as long as the others. So many workloads of all shards are worth several processes, of so many at least."""
-PARTS = ("", "+2", "+3", "+4")  # ends of these processes' names, and of no workload's id
-CPUS_PER_PART = 4
+SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
+SECOND = "+2"  # ends that process's name, and no workload's id
 
 Workloads = tuple[Workload, ...]
 
@@ -99,10 +97,9 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
     others = tuple(workload for workload in workloads if workload not in bulk)
     if name != SLOWEST:
         session.may_start()
-    several = name == SLOWEST and len(others) * session.shards >= MANY
-    count = max(1, min(len(PARTS), len(others) // MIN_PART, host.cpus() // CPUS_PER_PART)) if several else 1
-    parts = [(name + PARTS[part], others[part::count]) for part in range(count)]  # neighbours take about as long
-    groups = [each for each in (*parts, (name, bulk)) if each[1]]
+    two = name == SLOWEST and len(others) >= MIN_HALF and len(others) * session.shards >= 2 * MIN_HALF
+    first, second = (others[::2], others[1::2]) if two else (others, ())  # neighbours take about as long
+    groups = [each for each in ((name, first), (name + SECOND, second), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}
@@ -158,7 +155,7 @@ def _is_final(reading: Reading) -> bool:
 
 def _run_check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     """Check in one process. For several workloads only a clean reading counts."""
-    check = name.partition("+")[0]
+    check = name.removesuffix(SECOND)
     bulk = _loads_bulk_copies(session, check, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
