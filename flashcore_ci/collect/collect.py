@@ -44,7 +44,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     """
     state = nvml.read(session.uuid)
     users = frozenset(user.pid for user in state.users)
-    with ThreadPoolExecutor(1) as pool:  # the tools take a second to tell their versions, and correctness starts meanwhile
+    with ThreadPoolExecutor(1) as pool:  # the versions of the tools take a second, and correctness starts meanwhile
         asked = pool.submit(_versions, session)
         session = replace(session, versions=asked.result, memory=state.memory, users=users)
         _require_tools(session)
@@ -90,7 +90,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
             timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
-            session.versions()  # raises now if a tool does not tell it, and not after minutes
+            session.versions()  # a tool that fails to print its version ends the run now, not after minutes
             probed = [probe.result() for probe in probes]
             timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]

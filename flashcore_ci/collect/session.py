@@ -39,7 +39,7 @@ class Session:
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
     ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
-    ``may_start`` returns when work that is not urgent may begin, and ``versions`` when the tools have told theirs.
+    ``may_start`` returns when work that is not urgent may begin. ``versions`` waits for the tools' versions, and returns them.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
     ``notes`` go into the evidence. ``shards``: how many parts of the plan are measured, perhaps on this machine.
     """

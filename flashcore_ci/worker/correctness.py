@@ -18,7 +18,7 @@ from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 from flashcore_ci.worker.tensors import Pending
 
-WAIT_EVERY = 50  # launches. Each wait is for the turns of other processes, too
+WAIT_EVERY = 50  # launches: each wait takes up to 20 ms next to other processes
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4

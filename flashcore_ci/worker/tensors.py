@@ -36,7 +36,7 @@ class Pending(Generic[Result]):
     numbers: Any
     read: Callable[[Sequence[float]], Result]
 
-    def now(self) -> Result:
+    def result(self) -> Result:
         """Wait for this result alone."""
         return self.read(self.numbers.tolist())
 

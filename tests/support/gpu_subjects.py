@@ -54,5 +54,5 @@ def assert_correct(subject: ModuleType, inputs: dict[str, Any], outputs: dict[st
     """AssertionError names the output and its error."""
     exact, low = subject.reference(tensors.upcast(inputs)), subject.reference(inputs)
     for name, result in outputs.items():
-        error = error_of(name, result, low[name], exact[name]).now()
+        error = error_of(name, result, low[name], exact[name]).result()
         assert error.ratio <= 1, f"{error}"

@@ -22,10 +22,10 @@ def test_poison_is_not_a_number_and_differs_from_the_other(dtype, which):
 def test_equal_infinities_do_not_differ_and_a_nan_is_the_worst():
     minus = -math.inf
     x = torch.tensor([[1.0, minus], [2.0, 3.0]])
-    assert tensors.largest_difference(x, x).now().value == 0
-    assert tensors.largest_difference(x, torch.tensor([[1.0, minus], [2.5, 3.0]])).now().index == (1, 0)
-    assert tensors.largest_difference(x, torch.tensor([[1.0, math.inf], [2.0, 3.0]])).now().value == math.inf
-    nan = tensors.largest_difference(x, torch.tensor([[9.0, minus], [2.0, math.nan]])).now()
+    assert tensors.largest_difference(x, x).result().value == 0
+    assert tensors.largest_difference(x, torch.tensor([[1.0, minus], [2.5, 3.0]])).result().index == (1, 0)
+    assert tensors.largest_difference(x, torch.tensor([[1.0, math.inf], [2.0, 3.0]])).result().value == math.inf
+    nan = tensors.largest_difference(x, torch.tensor([[9.0, minus], [2.0, math.nan]])).result()
     assert math.isnan(nan.value)
     assert nan.index == (1, 1)
 
@@ -34,19 +34,19 @@ def test_parts_do_not_change_the_answer(monkeypatch):
     x, y = torch.arange(100.0).reshape(10, 10), torch.arange(100.0).reshape(10, 10)
     y[7, 3] += 5
     monkeypatch.setattr(tensors, "PART", 7)
-    difference = tensors.largest_difference(x, y).now()
+    difference = tensors.largest_difference(x, y).result()
     assert (difference.value, difference.index, difference.first, difference.second) == (5.0, (7, 3), 73.0, 78.0)
 
 
 def test_nothing_differs_in_empty_outputs():
-    assert tensors.largest_difference(torch.zeros(0, 4), torch.zeros(0, 4)).now().value == 0
+    assert tensors.largest_difference(torch.zeros(0, 4), torch.zeros(0, 4)).result().value == 0
 
 
 def test_bad_values_are_not_finite_or_never_written():
     ours = torch.tensor([1.0, math.nan, -math.inf, math.inf, 2.0])
     reference = torch.tensor([1.0, 1.0, -math.inf, 1.0, 2.0])
     unwritten = torch.tensor([False, False, False, False, True])
-    assert tensors.bad_values(ours, reference, unwritten).now() == 3
+    assert tensors.bad_values(ours, reference, unwritten).result() == 3
 
 
 def test_upcast_leaves_whole_numbers_alone():
@@ -55,8 +55,8 @@ def test_upcast_leaves_whole_numbers_alone():
 
 
 def test_rounding_ignores_infinities():
-    assert tensors.rounding_error(torch.full((3,), -math.inf)).now() == 0
-    assert 0 < tensors.rounding_error(torch.randn(1000, dtype=torch.float16)).now() < 2e-3
+    assert tensors.rounding_error(torch.full((3,), -math.inf)).result() == 0
+    assert 0 < tensors.rounding_error(torch.randn(1000, dtype=torch.float16)).result() < 2e-3
 
 
 def compare(ours, low, exact):
@@ -113,9 +113,9 @@ def test_the_worst_output_counts():
 def test_other_names_or_shapes_are_refused():
     zeros = torch.zeros(3)
     with pytest.raises(ValueError, match="lse"):
-        correctness._require_same_outputs({"o": zeros}, {"o": zeros, "lse": zeros}, "reference").now()
+        correctness._require_same_outputs({"o": zeros}, {"o": zeros, "lse": zeros}, "reference").result()
     with pytest.raises(ValueError, match="shape"):
-        correctness._require_same_outputs({"o": zeros}, {"o": torch.zeros(1)}, "reference").now()
+        correctness._require_same_outputs({"o": zeros}, {"o": torch.zeros(1)}, "reference").result()
 
 
 def test_a_reference_that_overflowed_allows_nothing():
@@ -126,21 +126,21 @@ def test_a_reference_that_overflowed_allows_nothing():
 @pytest.mark.parametrize("reference", [torch.zeros(0), torch.full((3,), math.nan), torch.full((3,), -math.inf)])
 def test_a_reference_without_a_finite_number_is_refused(reference):
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._require_same_outputs({"o": reference}, {"o": reference}, "reference").now()
+        correctness._require_same_outputs({"o": reference}, {"o": reference}, "reference").result()
     correctness._require_same_outputs(
         {"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference"
-    ).now()
+    ).result()
 
 
 def test_no_outputs_are_refused():
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._require_same_outputs({}, {}, "reference").now()
+        correctness._require_same_outputs({}, {}, "reference").result()
 
 
 def test_complex_outputs_are_refused():
     whole = torch.ones(2, dtype=torch.complex64)
     with pytest.raises(ValueError, match="real and imaginary"):
-        correctness._require_same_outputs({"o": whole}, {"o": whole}, "reference").now()
+        correctness._require_same_outputs({"o": whole}, {"o": whole}, "reference").result()
 
 
 def test_an_input_that_was_written_to_is_refused():
@@ -154,7 +154,7 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
     monkeypatch.setattr(tensors, "PART", 3)  # parts do not change the answer
     exact = torch.zeros(9, dtype=torch.float64)
     ours = torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0**-41, -(2.0**30), math.nan, math.inf, 0.75])
-    histogram = tensors.error_histogram(ours, exact).now()
+    histogram = tensors.error_histogram(ours, exact).result()
     assert {histogram["first"] + index: count for index, count in enumerate(histogram["counts"]) if count} == {
         -40: 1,  # the smallest holds what is smaller still
         -1: 1,
@@ -167,8 +167,8 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
 
 
 def test_equal_infinities_and_empty_tensors_have_no_errors():
-    assert tensors.error_histogram(torch.tensor([math.inf]), torch.tensor([math.inf])).now()["zeros"] == 1
-    assert sum(tensors.error_histogram(torch.zeros(0), torch.zeros(0)).now()["counts"]) == 0
+    assert tensors.error_histogram(torch.tensor([math.inf]), torch.tensor([math.inf])).result()["zeros"] == 1
+    assert sum(tensors.error_histogram(torch.zeros(0), torch.zeros(0)).result()["counts"]) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -203,7 +203,7 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
     monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
     launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
     assert waits == ["launch"] * 3, "the first, and two on a held stream"
-    assert launches.differing.now() == 5, (
+    assert launches.differing.result() == 5, (
         "the element that is never written holds the other poison in half of them, and two more differ"
     )
     assert launches.unwritten["o"].tolist() == [False, False, False, True]
@@ -215,7 +215,7 @@ def test_only_launches_that_differ_are_counted(monkeypatch):
     monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
     whole = Drifting()
     whole.outputs = lambda _: {"o": torch.zeros(3), "lse": torch.zeros(2)}
-    assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing.now() == 2
+    assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing.result() == 2
 
 
 def test_only_the_reference_is_computed_without_cudnn():
@@ -251,9 +251,9 @@ def test_results_are_read_in_order_and_by_their_own_numbers():
 
 def test_parts_of_a_sum_are_added_in_order(monkeypatch):
     x, y = torch.randn(100, dtype=torch.float64), torch.randn(100, dtype=torch.float64)
-    whole = tensors.rms_error(x, y).now()
+    whole = tensors.rms_error(x, y).result()
     monkeypatch.setattr(tensors, "PART", 7)
-    assert tensors.rms_error(x, y).now() == pytest.approx(whole, rel=1e-14)
+    assert tensors.rms_error(x, y).result() == pytest.approx(whole, rel=1e-14)
 
 
 def test_an_input_of_another_shape_or_type_is_refused():
