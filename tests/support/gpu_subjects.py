@@ -46,7 +46,8 @@ def decode(subject: ModuleType, inputs: dict[str, Any], **changes: Any) -> tuple
 
     of_subject = {"flash", "vary", *subject.local.LIMITS}
     arguments = {name: value for name, value in {**inputs, **changes}.items() if name not in of_subject}
-    result: tuple[Any, Any] = flashcore.decode(*(arguments.pop(name) for name in "qkv"), return_lse=True, **arguments)
+    q, k, v = (arguments.pop(name) for name in "qkv")
+    result: tuple[Any, Any] = flashcore.decode(q, k, v, return_lse=True, **arguments)
     return result
 
 
