@@ -1,4 +1,4 @@
-"""Start other processes. Nothing else imports ``subprocess``.
+"""Start other processes, by way of ``supervised``. Nothing else does.
 
 A child has its own session and no standard input. Its output goes to files, so no pipe can fill up. The supervisor starts it and
 ends all its descendants: at its end, at a time-out (SIGTERM, then SIGKILL), and when this tool dies of anything.
@@ -6,22 +6,20 @@ ends all its descendants: at its end, at a time-out (SIGTERM, then SIGKILL), and
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore_ci.adapters import supervisor
+from flashcore_ci.adapters import supervised, supervisor
+from flashcore_ci.adapters.supervised import Supervisor
 from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
@@ -35,8 +33,8 @@ SECRET = re.compile(
     r"|^(ACTIONS|GITHUB|INPUT|GH|PIP)_|_(URL|URI)$"
 )
 """Names of variables that code of a pull request must not see: tokens, and the files by which a job talks to GitHub."""
-_control: socket.socket | None = None
-_supervisor: subprocess.Popen[bytes] | None = None
+_plain: Supervisor | None = None
+_importing: Supervisor | None = None
 _kept: list[int] = []
 _children: dict[int, socket.socket] = {}  # the socket to the reaper of each child, by its number
 _lock = threading.RLock()
@@ -103,11 +101,13 @@ def run(
     env: Mapping[str, str] | None = None,
     variables: Mapping[str, str] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    imported: bool = False,
 ) -> Completed:
     """Run ``argv`` to its end. Output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No descendant
-    survives. CannotCollectError if it cannot start, InterruptedRunError after ``stop_all``.
+    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. ``imported``: it
+    is a module of Python, and may be a fork of what ``importing`` started. No descendant survives. CannotCollectError if it cannot
+    start, InterruptedRunError after ``stop_all``.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
@@ -115,9 +115,13 @@ def run(
     environment = {**(os.environ if env is None else env), **(variables or {})}
     variables_of = [os.fsencode(f"{key}={value}") for key, value in environment.items()]
     folder = os.fsencode(Path.cwd() if cwd is None else cwd)
-    request = supervisor.request_bytes([os.fsencode(part) for part in command], variables_of, folder, MAX_OUTPUT)
+    request = supervised.request_bytes([os.fsencode(part) for part in command], variables_of, folder, MAX_OUTPUT)
     started = time.monotonic()
-    with out.open("wb") as stdout, err.open("wb") as stderr, _reaper(stdout.fileno(), stderr.fileno()) as talk:
+    with (
+        out.open("wb") as stdout,
+        err.open("wb") as stderr,
+        _reaper(stdout.fileno(), stderr.fileno(), command[0] if imported else "") as talk,
+    ):
         status, flooded, timed_out = _wait(talk, request, command[0], started + timeout, should_stop)
     seconds = time.monotonic() - started
     return Completed(
@@ -155,61 +159,67 @@ def keep_locked(descriptor: int) -> Iterator[None]:
     """Keep a lock's ``descriptor`` open while a child lives, even if this tool is killed."""
     with _lock:
         _kept.append(descriptor)
-        if _control is not None:
-            _request(supervisor.KEEP, [descriptor])
+        for one in _supervisors():
+            one.request(supervisor.KEEP, [descriptor])
     try:
         yield
     finally:
         with _lock:
             _kept.remove(descriptor)
-            if _control is not None:
-                _request(supervisor.DROP, [])
-
-
-def _supervise() -> None:
-    """Start the supervisor, once: ending children must not depend on this process."""
-    global _control, _supervisor  # noqa: PLW0603 - one per process, as its children are
-    if _control is not None:
-        return
-    ours, its = socket.socketpair()
-    argv = [sys.executable, "-I", "-S", supervisor.__file__, str(its.fileno())]
-    null = subprocess.DEVNULL
-    with its:
-        # A group of its own, but in our session: when we die, the kernel continues it if a child stopped it.
-        _supervisor = subprocess.Popen(  # noqa: S603 - our own program
-            argv, stdin=null, stdout=null, stderr=null, pass_fds=[its.fileno()], process_group=0
-        )
-    _control = ours
-    atexit.register(_dismiss, ours, _supervisor)
-    for descriptor in _kept:
-        _request(supervisor.KEEP, [descriptor])
-
-
-def _dismiss(control: socket.socket, child: subprocess.Popen[bytes]) -> None:
-    control.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(1.0)
-
-
-def _request(word: bytes, descriptors: list[int]) -> None:
-    assert _control is not None
-    try:
-        socket.send_fds(_control, [word], descriptors) if descriptors else _control.sendall(word)
-    except OSError:
-        raise CannotCollectError("the supervisor of this run was killed", fix="run the command again") from None
+            for one in _supervisors():
+                one.request(supervisor.DROP, [])
 
 
 @contextlib.contextmanager
-def _reaper(stdout: int, stderr: int) -> Iterator[socket.socket]:
-    """Ask for a reaper. It ends its child when the socket closes."""
+def importing(python: Path, modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[None]:
+    """Import ``modules`` in a process that meanwhile forks the children of ``python`` which say that they may be.
+
+    Inside of another such block it does nothing.
+    """
+    global _importing  # noqa: PLW0603 - one per process, as its children are
+    with _lock:
+        outer = _importing
+        if outer is None:
+            _importing = started = _keep_all(supervised.start_importing(python, modules, environment))
+    try:
+        yield
+    finally:
+        if outer is None:
+            with _lock:
+                _importing = None
+            started.dismiss()
+
+
+def _supervisors() -> Iterator[Supervisor]:
+    yield from (one for one in (_plain, _importing) if one is not None)
+
+
+def _keep_all(started: Supervisor) -> Supervisor:
+    for descriptor in _kept:
+        started.request(supervisor.KEEP, [descriptor])
+    return started
+
+
+def _supervise() -> Supervisor:
+    """Return the supervisor of children with a program of their own."""
+    global _plain  # noqa: PLW0603 - one per process, as its children are
+    _plain = _plain or _keep_all(supervised.start())
+    return _plain
+
+
+@contextlib.contextmanager
+def _reaper(stdout: int, stderr: int, python: str) -> Iterator[socket.socket]:
+    """Ask for a reaper. It ends its child when the socket closes. A child of ``python`` may be a fork."""
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
+    forking = _importing
+    if forking is not None and not forking.can_fork(python):
+        forking = None
     ours, its = socket.socketpair()
     with ours:
         ours.settimeout(ANSWER_SECONDS)
         with its, _lock:
-            _supervise()
-            _request(supervisor.START, [its.fileno(), stdout, stderr])
+            (forking or _supervise()).request(supervisor.START, [its.fileno(), stdout, stderr])
         yield ours
 
 
@@ -267,6 +277,5 @@ def _insist(program: str, since: float) -> None:
     """Continue supervisor and reapers, which a child may have stopped. CannotCollectError if the child never ends."""
     if time.monotonic() > since + supervisor.GRACE_SECONDS + ANSWER_SECONDS:
         raise CannotCollectError(f"{program} cannot be ended", fix="end it by hand, then run the command again")
-    if _supervisor is not None and _supervisor.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(_supervisor.pid, signal.SIGCONT)
+    for one in _supervisors():
+        one.resume()

@@ -1,6 +1,7 @@
 """Start the children of one gate, and end all their descendants: ``python -I -S supervisor.py SOCKET``.
 
-Only ``process`` runs it, once per gate. It outlives a gate that was killed. For each child it forks a reaper: a subreaper, so
+With names of modules behind SOCKET it imports these first, and each child is a fork that runs ``python -m MODULE ARGUMENTS``.
+Only ``supervised`` starts it. It outlives a gate that was killed. For each child it forks a reaper: a subreaper, so
 double forks and new sessions come back to it as orphans. Every process here kills only its own children. No other process can reap
 them, so their numbers cannot belong to strangers. It imports nothing of ours: it must start fast and fail alone.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
+import runpy
 import select
 import signal
 import socket
@@ -19,6 +22,7 @@ from collections.abc import Iterator
 
 START, KEEP, DROP, TERMINATE, KILL = b"S", b"K", b"D", b"T", b"X"
 """Requests. START brings a socket and the child's two outputs, KEEP a descriptor to hold open until DROP."""
+READY = b"R"  # the answer, once all modules are imported
 GRACE_SECONDS = 2.0
 TICK_SECONDS = 0.25
 SET_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -71,12 +75,6 @@ def end_all() -> None:
         pause = min(0.05, 2 * pause)
 
 
-def request_bytes(command: list[bytes], environment: list[bytes], folder: bytes, limit: int) -> bytes:
-    """Encode what a reaper needs. No argument or variable can hold a zero byte."""
-    text = b"\0".join((folder, str(limit).encode(), str(len(command)).encode(), *command, *environment))
-    return len(text).to_bytes(LENGTH_BYTES, "big") + text
-
-
 def _prctl(option: int, value: int) -> None:
     if IS_LINUX and ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
@@ -103,11 +101,15 @@ def _wait(control: socket.socket, wake: int, seconds: float | None) -> bool:
     return control.fileno() in ready
 
 
-class Reaper:
-    """The process between the supervisor and one child."""
+class ForkedError(Exception):
+    """Raised in the child that runs a module: it leaves all that the supervisor was doing."""
 
-    def __init__(self, control: socket.socket, outputs: tuple[int, int], wake: int) -> None:
-        self.control, self.outputs, self.wake = control, outputs, wake
+
+class Reaper:
+    """The process between the supervisor and one child, which is a fork of it if it ``forks``."""
+
+    def __init__(self, control: socket.socket, outputs: tuple[int, int], wake: int, *, forks: bool) -> None:
+        self.control, self.outputs, self.wake, self.forks = control, outputs, wake, forks
         self.limit, self.flooded, self.kill_at = 0, False, float("inf")
 
     def run(self) -> None:
@@ -153,8 +155,7 @@ class Reaper:
                 self._become(command, environment, folder, parent, writer)
             except OSError as error:
                 os.write(writer, str(error.errno).encode())
-            finally:
-                os._exit(127)
+            os._exit(127)
         os.close(writer)
         if failure := os.read(reader, 16):
             os.waitpid(pid, 0)
@@ -170,12 +171,17 @@ class Reaper:
         signal.set_wakeup_fd(-1)
         for name in RESTORED:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for number, descriptor in enumerate((null, *self.outputs)):
+        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *self.outputs)):
             os.dup2(descriptor, number)
         os.dup2(kept, 3, inheritable=False)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
         os.chdir(folder)
+        if self.forks:
+            os.environb.clear()
+            os.environb.update(environment)
+            sys.argv = [os.fsdecode(word) for word in command[2:]]  # without the interpreter and -m
+            os.close(3)
+            raise ForkedError
         try:
             os.execvpe(command[0], command, environment)  # noqa: S606 - a list, without a shell
         except OSError as error:
@@ -217,8 +223,8 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 class Supervisor:
     """Forks a reaper per child. ``kept`` are locks: they are free when the last reaper has ended."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self.control, self.wake = control, _wake_on_exit()
+    def __init__(self, control: socket.socket, *, forks: bool) -> None:
+        self.control, self.wake, self.forks = control, _wake_on_exit(), forks
         self.reapers: set[int] = set()
         self.kept: list[int] = []
 
@@ -255,9 +261,11 @@ class Supervisor:
             try:
                 self.control.close()
                 stdout, stderr = outputs
-                Reaper(socket.socket(fileno=talk), (stdout, stderr), _wake_on_exit()).run()
+                Reaper(socket.socket(fileno=talk), (stdout, stderr), _wake_on_exit(), forks=self.forks).run()
                 os._exit(0)
-            finally:
+            except ForkedError:
+                raise
+            except BaseException:  # noqa: BLE001 - no process of its own goes on as a supervisor
                 os._exit(1)
         self.reapers.add(pid)
         for descriptor in (talk, *outputs):
@@ -278,7 +286,13 @@ def main() -> None:
     """Serve the gate at the other end of the socket. Signals are for the gate."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    Supervisor(socket.socket(fileno=int(sys.argv[1]))).run()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    modules = [importlib.import_module(name) for name in sys.argv[2:]]
+    control.sendall(READY if modules else b"")
+    with contextlib.suppress(ForkedError):
+        Supervisor(control, forks=bool(modules)).run()
+        return
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)  # sys.argv is the child's
 
 
 if __name__ == "__main__":

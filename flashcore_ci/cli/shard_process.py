@@ -1,4 +1,4 @@
-"""A process that imports the tool while its gate plans, and then runs one command: the shard of a GPU.
+"""A process that imports the tool, and torch for its workers, while its gate plans, and then runs one command: the shard of a GPU.
 
 ``python -m flashcore_ci.cli.shard_process FIFO``. The gate writes the command line into the FIFO, or ends the process.
 """
@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from flashcore_ci.cli import collect, main
 from flashcore_ci.run import host
+from flashcore_ci.run.request import settings_of
 
 IMPORTED = collect.command
 
@@ -21,6 +23,6 @@ def wait_for_arguments(fifo: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    with host.driver_kept():
+    with host.driver_kept(), host.importing(settings_of(os.environ).python):
         sys.argv[1:] = wait_for_arguments(sys.argv[1])
         main.main()

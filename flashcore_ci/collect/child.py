@@ -10,7 +10,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
 TOOL_LINE = re.compile(r"==\w+==|=====")
 PYTHON_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+IMPORTED = ("torch", "flashcore_ci.worker.correctness", "flashcore_ci.worker.probe")
+"""What workers that may be forks have imported. None of it starts CUDA, or imports a subject."""
 DEATHS = frozenset({Code.CRASH, Code.HANG, Code.RANK_DIED, Code.RANK_HUNG})
 STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
@@ -43,7 +45,11 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job for one worker. ``permitted`` are exit statuses, ``wrap`` adds a tool, ``should_stop`` ends it early."""
+    """A job for one worker.
+
+    ``permitted`` are exit statuses, ``wrap`` adds a tool, ``should_stop`` ends it early. ``imported``: it may be a fork of a process
+    that has imported torch, because its variables concern only CUDA.
+    """
 
     kind: str
     name: str
@@ -58,6 +64,7 @@ class JobSpec:
     permitted: frozenset[int] = frozenset({0})
     wrap: Wrap | None = None
     should_stop: Callable[[], bool] = bool
+    imported: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +100,8 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
             timeout=spec.seconds + (0.0 if start is None else START_TIMEOUT),
             cwd=spec.root,
             env=process.without_secrets(os.environ),
-            variables={"PYTHONPATH": str(import_folder(spec.scratch)), **PYTHON_VARIABLES, **spec.variables},
+            variables={**_python_variables(spec.scratch), **spec.variables},
+            imported=spec.imported,
             should_stop=spec.should_stop if start is None else start.expired,
         )
     except InterruptedRunError:
@@ -267,6 +275,17 @@ def missing_from(outcome: Mapping[str, Any]) -> Missing | None:
         return Missing(code=Code(reason["code"]), message=shorten(str(reason["message"])))
     except (KeyError, TypeError, ValueError):
         return Missing(code=Code.INVALID_RESULT, message="the worker reported an unknown reason code")
+
+
+@contextlib.contextmanager
+def importing(python: Path, scratch: Path) -> Iterator[None]:
+    """Import torch once, beside other work, for all workers of ``python`` that may be forks."""
+    with process.importing(python, IMPORTED, {**process.without_secrets(os.environ), **_python_variables(scratch)}):
+        yield
+
+
+def _python_variables(scratch: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(import_folder(scratch)), **PYTHON_VARIABLES}
 
 
 def import_folder(scratch: Path) -> Path:

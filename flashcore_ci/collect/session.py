@@ -29,6 +29,8 @@ CLEAN_EXIT = frozenset({0})
 MESSAGE_JOBS = frozenset({"launch", "messages"})
 """Jobs that read or write the messages of a group."""
 GROUP_JOBS = MESSAGE_JOBS | {"correctness", "timing"}
+FORKED_JOBS = frozenset({"correctness", "probe"})
+"""Jobs on one GPU that need no program of their own. A timing process has one, so that it shares no state with another."""
 _numbers = itertools.count()
 
 
@@ -172,6 +174,7 @@ class Session:
         """Return a worker's job on this GPU."""
         caches, private = self._caches(kind, workloads)
         together, devices = self._together(kind, seconds)
+        has_candidates = any(self.plan.description(workload.subject).candidate for workload in workloads)
         return JobSpec(
             kind=kind,
             name=name,
@@ -191,6 +194,7 @@ class Session:
             variables={**devices, **private, **(variables or {})},
             permitted=permitted,
             wrap=wrap,
+            imported=kind in FORKED_JOBS and not (together or caches or variables or wrap or has_candidates),
         )
 
     def _together(self, kind: str, seconds: float) -> tuple[dict[str, Any], dict[str, str]]:

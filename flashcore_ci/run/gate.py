@@ -64,7 +64,8 @@ def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] =
     """
     request = without_deferral(request)
     check_suite_exists(request)
-    with claim_folder(request.out):
+    measures = not evidence and measure is None and host.is_live(request)
+    with claim_folder(request.out), host.importing(request.settings.python) if measures else contextlib.nullcontext():
         return _gate(request, progress, evidence, measure)
 
 

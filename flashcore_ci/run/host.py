@@ -15,6 +15,7 @@ from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.bounded.values import shorten
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.collect import child
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import CannotCollectError
@@ -46,6 +47,13 @@ def shared_scratch(near: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f".{near.name}-", dir=near.absolute().parent) as name:
         (Path(name) / SHARDS).mkdir()
         yield Path(name)
+
+
+@contextlib.contextmanager
+def importing(python: Path) -> Iterator[None]:
+    """Import torch for workers of ``python`` while this process plans."""
+    with scratch_folder() as scratch, child.importing(python, scratch):
+        yield
 
 
 def _is_shared(folder: Path) -> bool:

@@ -27,6 +27,11 @@ from flashcore_ci.store.run import prepare_run, write_run
 def collect_run(request: Request, progress: Progress, suite: Suite | None = None) -> Evidence:
     """Measure the suite (None: the requested one), or one shard of it, without a verdict."""
     host.require_gpu(request.gpu)
+    with host.importing(request.settings.python):
+        return _collect_run(request, progress, suite)
+
+
+def _collect_run(request: Request, progress: Progress, suite: Suite | None) -> Evidence:
     shard = shards.read(request.shard) if request.shard is not None else None
     request = replace(request, base=(shard.base or None) if shard is not None else None)
     if request.given is not None and shard is not None and not shard.base:

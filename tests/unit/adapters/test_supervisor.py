@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from flashcore_ci.adapters import supervisor
+from flashcore_ci.adapters import supervised, supervisor
 
 
 class Control:
@@ -28,7 +28,7 @@ def test_the_group_is_signalled_while_its_number_is_still_the_child_s(monkeypatc
     monkeypatch.setattr(os, "waitpid", lambda pid, _: (calls.append(f"reap {pid}"), (pid, 9))[1])
     monkeypatch.setattr(supervisor, "end_all", lambda: calls.append("end all"))
     control = Control()
-    supervisor.Reaper(control, (1, 2), 3).run()  # type: ignore[arg-type]
+    supervisor.Reaper(control, (1, 2), 3, forks=False).run()  # type: ignore[arg-type]
     assert calls == [f"signal 7 {signal.SIGKILL.value}", "reap 7", "end all"]
     assert control.lines == ["started 7\n", "ended -9 0\n"]
 
@@ -43,9 +43,9 @@ def test_only_own_children_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_keeps_every_byte() -> None:
-    text = supervisor.request_bytes([b"echo", b"\xff\n"], [b"A=b=c"], b"/tmp/x y", 5)
+    text = supervised.request_bytes([b"echo", b"\xff\n"], [b"A=b=c"], b"/tmp/x y", 5)
     assert int.from_bytes(text[: supervisor.LENGTH_BYTES], "big") == len(text) - supervisor.LENGTH_BYTES
-    reaper = supervisor.Reaper(None, (1, 2), 3)  # type: ignore[arg-type]
+    reaper = supervisor.Reaper(None, (1, 2), 3, forks=False)  # type: ignore[arg-type]
     parts = iter((text[: supervisor.LENGTH_BYTES], text[supervisor.LENGTH_BYTES :]))
     reaper._read = lambda _: next(parts)  # type: ignore[method-assign]
     assert reaper._receive() == ([b"echo", b"\xff\n"], {b"A": b"b=c"}, b"/tmp/x y")
