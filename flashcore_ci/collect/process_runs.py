@@ -28,6 +28,7 @@ SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm
 """The worker's key for each sampled metric."""
 AHEAD = 2
 """Processes that wait while one measures: to import torch and its compiler takes longer than a short measurement."""
+MAX_PROCESSES = 64
 POLL_SECONDS = 0.002
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
@@ -35,7 +36,7 @@ GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """A process to run. ``number`` seeds its order. ``ahead``: it may start CUDA before ``hold``."""
+    """A process to run. ``number`` seeds its order. ``ahead``: it may start CUDA before ``hold``. ``stays``: it ends when all have measured."""
 
     name: str
     number: int
@@ -43,11 +44,13 @@ class ProcessRun:
     workloads: tuple[Workload, ...]
     options: dict[str, Any] = field(default_factory=dict)
     ahead: bool = False
+    stays: bool = False
 
     @property
     def contexts(self) -> int:
         """How many processes of it may be on the GPU before the signal: its own, and those of candidates."""
-        works = Counter(workload.subject for workload in self.workloads)
+        described = self.session.plan.description
+        works = Counter(workload.subject for workload in self.workloads if described(workload.subject).candidate)
         return 1 + sum(min(SPARE_PROCESSES, count) for count in works.values())
 
 
@@ -57,10 +60,11 @@ class ProcessRuns:
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._signals: dict[str, StartSignal] = {}
-        self._pool = ThreadPoolExecutor(1 + AHEAD)
+        self._pool = ThreadPoolExecutor(MAX_PROCESSES)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
         self._ahead: dict[str, int] = {}
         self._sent: set[str] = set()
+        self._held: set[str] = set()
 
     def start(self, run: ProcessRun) -> None:
         """Start a process that waits for its signal, once."""
@@ -82,24 +86,51 @@ class ProcessRuns:
         waiting = (name for name in self._ahead if not self._started[name].done() and self._signals[name].has_made())
         return sum(self._ahead[name] for name in waiting)
 
-    def finish(
-        self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None
-    ) -> dict[str, WorkloadResult]:
-        """Send the signal with ``hints``, and return one result per workload.
+    def measure(self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None) -> bool:
+        """Send the signal with ``hints``, and wait until the process has ended. Return True if it stays, having measured all.
 
-        ``then`` gets its signal once this process has measured all without a failure. It starts CUDA while this one ends, and measures
-        after it, because a process that ends disturbs DRAM for half a second.
+        ``then`` gets its signal once this process has measured all without a failure. It starts CUDA meanwhile, and measures after the
+        end of this one, because a process that ends disturbs DRAM for half a second. One that stays need not end before.
         """
         self.start(run)
         self._send(run, hints)
-        if run.name in self._signals:
-            self._signals[run.name].release(run.session.seconds(Kind.TIMING))
-        while then is not None and then.name in self._started and not self._started[run.name].done():
-            if self._signals[run.name].is_done():
-                self._send(then, hints)
+        if run.name not in self._signals:
+            return False
+        signal, seconds = self._signals[run.name], run.session.seconds(Kind.TIMING)
+        signal.release(seconds)
+        while not self._started[run.name].done():
+            if signal.is_done():
+                if then is not None and then.name in self._started:
+                    self._send(then, hints)
+                if signal.stays():
+                    signal.suspend()
+                    self._held.add(run.name)
+                    return True
                 break
             clock.sleep(POLL_SECONDS)
+        self._started[run.name].result()
+        return False
+
+    def results(self, run: ProcessRun) -> dict[str, WorkloadResult]:
+        """Return one result per workload of a process that has measured. All that stay end now, at the same time."""
+        for name in self._held:
+            self._signals[name].let_end(run.session.seconds(Kind.TIMING))
+        self._held.clear()
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
+
+    def finish(
+        self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None
+    ) -> dict[str, WorkloadResult]:
+        """Measure, and return one result per workload."""
+        self.measure(run, hints, then=then)
+        return self.results(run)
+
+    def drop(self, name: str) -> None:
+        """End a process that waits for its signal. It may be started again."""
+        if name in self._started and name not in self._sent:
+            self._signals.pop(name).cancel()
+            self._started.pop(name).result()
+            self._ahead.pop(name, None)
 
     def _send(self, run: ProcessRun, hints: Mapping[str, Any] | None) -> None:
         if run.name not in self._sent:
@@ -118,6 +149,7 @@ class ProcessRuns:
         def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
             options = {"order": run.number, "uuid": session.uuid, "limits": session.difference_limits(workloads), **run.options}
             options |= {"ahead": True} if run.ahead else {}
+            options |= {"stays": True} if run.stays else {}
             return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
         start = self._signals[run.name]

@@ -46,6 +46,19 @@ class StartSignal:
         """Tell whether the worker has measured everything, without a failure. It may not have ended."""
         return self._beside("done").exists()
 
+    def stays(self) -> bool:
+        """Tell whether a worker that is done waits for ``let_end``. It has returned its memory, and does nothing."""
+        return self.is_done() and self._beside("stays").exists()
+
+    def suspend(self) -> None:
+        """Let no time limit run while the worker waits for ``let_end``."""
+        self._deadline = None
+
+    def let_end(self, seconds: float) -> None:
+        """Let the worker end, within so many seconds."""
+        self._deadline = clock.monotonic() + seconds
+        self._beside("end").touch()
+
     def cancel(self) -> None:
         """End the worker."""
         self.cancelled = True

@@ -49,13 +49,22 @@ class Timer:
     def start_ahead(self, workloads: tuple[Workload, ...], *, at_once: bool = False) -> None:
         """Start the first processes while the GPU is busy, ``at_once`` only those of candidates on a large machine.
 
-        These start CUDA, too, while correctness imports torch and does not need the driver.
+        On a large machine these start CUDA, too, which correctness does not need then. Without candidates all processes start.
         """
         isolated = all(self.session.plan.description(workload.subject).candidate for workload in workloads)
-        is_large = host.cpus() >= AHEAD_CPUS and self.session.memory >= AHEAD_BYTES
-        ahead = isolated and is_large and len(self.session.gpus) == 1
-        for number in range(AHEAD + ahead if ahead or not at_once else 0):
+        stay = self._may_stay(workloads)
+        ahead = stay or (isolated and self._is_large())
+        if at_once and not (ahead and isolated):
+            return
+        for number in range(self.processes if stay else AHEAD + ahead):
             self.start(number, workloads, ahead=ahead)
+
+    def _is_large(self) -> bool:
+        return host.cpus() >= AHEAD_CPUS and self.session.memory >= AHEAD_BYTES and len(self.session.gpus) == 1
+
+    def _may_stay(self, workloads: tuple[Workload, ...]) -> bool:
+        """Tell whether idle processes can wait for the last one: candidates' have others, with memory of their own."""
+        return self._is_large() and not any(self.session.plan.description(one.subject).candidate for one in workloads)
 
     def hold(self) -> None:
         """Return when no process starts CUDA. Each waits for its signal now."""
@@ -65,40 +74,62 @@ class Timer:
         """Return how many processes on the GPU wait for a signal, at most."""
         return self._runs.contexts()
 
-    def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
-        """Send the signal, and wait for the results. The first process chooses the sets for all."""
+    def measure(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult] | None:
+        """Send the signal, and wait. Return the results, or None if the process stays: then it failed nowhere.
+
+        The first process chooses the sets for all. What failed is not timed again by processes that wait already.
+        """
         then = self._run(number + 1, workloads) if number + 1 < self.processes else None
-        found = self._runs.finish(self._run(number, workloads), self._hints, then=then)
+        run = self._run(number, workloads)
+        if self._runs.measure(run, self._hints, then=then):
+            return None
+        found = self._runs.results(run)
         for name, result in found.items():
             if result.missing is None and "sets" in result.values:
                 self._hints.setdefault(name, {key: result.values.get(key) for key in HINTS})
+        if any(map(subject_failed, found.values())):
+            for later in range(number + 1, self.processes):
+                self._runs.drop(f"timing-{later}")
         return found
+
+    def results(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
+        """Return the results of a process that stayed."""
+        return self._runs.results(self._run(number, workloads))
 
     def close(self) -> None:
         """End the processes that still wait."""
         self._runs.close()
 
     def _run(self, number: int, workloads: tuple[Workload, ...], *, ahead: bool = False) -> ProcessRun:
-        name, options = f"timing-{number}", {"alone": True}
-        return ProcessRun(name=name, number=number, session=self.session, workloads=workloads, options=options, ahead=ahead)
+        name, options, stays = f"timing-{number}", {"alone": True}, self._may_stay(workloads)
+        return ProcessRun(
+            name=name, number=number, session=self.session, workloads=workloads, options=options, ahead=ahead, stays=stays
+        )
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
     """Return one observation per workload."""
     workloads = remaining = session.workloads(Kind.TIMING)
-    results: dict[str, list[WorkloadResult]] = {workload.id: [] for workload in workloads}
-    artifacts: list[str] = []
+    measured: list[tuple[Workload, ...]] = []
+    found: dict[int, dict[str, WorkloadResult]] = {}
     for number in range(timer.processes):
         if not remaining:
             break
         for ahead in range(1 + AHEAD):
             timer.start(number + ahead, remaining)
         session.progress(f"timing: process {number + 1} of {timer.processes}")
-        found = timer.finish(number, remaining)
-        for name, result in found.items():
+        measured.append(remaining)
+        ended = timer.measure(number, remaining)
+        if ended is not None:
+            found[number] = ended
+            remaining = tuple(workload for workload in remaining if not subject_failed(ended.get(workload.id)))
+    results: dict[str, list[WorkloadResult]] = {workload.id: [] for workload in workloads}
+    artifacts: list[str] = []
+    for number, timed in enumerate(measured):
+        of_process = found.get(number) or timer.results(number, timed)
+        for name, result in of_process.items():
             results[name].append(result)
-        artifacts += keep_results(session, "timing", f"process-{number}", found.values())
-        remaining = tuple(workload for workload in remaining if not subject_failed(found.get(workload.id)))
+        artifacts += keep_results(session, "timing", f"process-{number}", of_process.values())
     return tuple(_observe(session, workload, results[workload.id], timer.processes, artifacts) for workload in workloads)
 
 

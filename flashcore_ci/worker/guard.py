@@ -21,7 +21,6 @@ from flashcore_ci.worker.supervisor import NotIsolatedError
 
 Action = Callable[[Work], dict[str, Any]]
 POLL_SECONDS = 0.005
-WAIT_SECONDS = 900.0
 NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 """Texts of the driver, launchers and cuBLAS. PyTorch raises OutOfMemoryError only for its own allocator."""
 
@@ -142,17 +141,10 @@ def begin(job: Job, result: Result, started: Callable[[], None] = lambda: None) 
         result.environment(nccl=connection.connect(job, "cpu:gloo,cuda:nccl"))
 
 
-def say_done(job: Job, result: Result) -> None:
-    """Tell the collector that all was measured, if nothing failed. The next process may start CUDA while this one ends."""
-    signal = job.options.get("go")
-    if signal is not None and not any("missing" in outcome for outcome in result.content["outcomes"].values()):
-        Path(f"{signal}.done").touch()
-
-
 def wait_for(path: Path) -> None:
-    """Wait for a file for 15 minutes. TimeoutError."""
-    deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
+    """Wait for a file. TimeoutError if the collector ends before."""
+    parent = os.getppid()
     while not path.exists():
-        if time.monotonic() > deadline or os.getppid() != parent:
-            raise TimeoutError(f"the start signal {path} did not appear")
+        if os.getppid() != parent:
+            raise TimeoutError(f"the signal {path} did not appear")
         time.sleep(POLL_SECONDS)

@@ -109,7 +109,7 @@ def run(job: Job, result: Result) -> bool:
 
     completed = guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
     if completed and "rank" not in job.options and not any(subject.candidate for subject in job.subjects):
-        guard.say_done(job, result)  # not of candidates or ranks, which end later
+        ahead.say_done(job, result)  # not of candidates or ranks, which end later
     return completed
 
 

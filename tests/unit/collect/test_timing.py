@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashcore_ci.collect import comparison, isolation, process_runs, timing
+from flashcore_ci.collect import comparison, isolation, process_runs, start_signal, timing
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
 
 OK = None
+CANDIDATES = SimpleNamespace(description=lambda _: SimpleNamespace(candidate=True))
+TRUSTED = SimpleNamespace(description=lambda _: SimpleNamespace(candidate=()), protocol=SimpleNamespace(timing_processes=3))
 
 
 def lost(code):
@@ -75,15 +77,18 @@ def test_two_processes_import_while_one_measures():
         def start(self, number, workloads):
             self.events.append(("start", number))
 
-        def finish(self, number, workloads):
-            self.events.append(("finish", number))
+        def measure(self, number, workloads):
+            self.events.append(("measure", number))
+            return {}
+
+        def results(self, number, workloads):
             return {}
 
     session = SimpleNamespace(workloads=lambda kind: (SimpleNamespace(id="w"),), progress=lambda text: None)
     session.observation = lambda *arguments, **fields: fields
     timing.collect(session, Timer())
     for number in range(2):
-        assert Timer.events.index(("start", number + process_runs.AHEAD)) < Timer.events.index(("finish", number))
+        assert Timer.events.index(("start", number + process_runs.AHEAD)) < Timer.events.index(("measure", number))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,8 @@ def test_two_processes_import_while_one_measures():
         (32, 140, ("c.py",), [(0, True), (1, True), (2, True)]),
         (8, 140, ("c.py",), [(0, False), (1, False)]),
         (32, 16, ("c.py",), [(0, False), (1, False)]),
-        (32, 140, (), [(0, False), (1, False)]),
+        (32, 140, (), [(number, True) for number in range(5)]),
+        (8, 140, (), [(0, False), (1, False)]),
     ],
 )
 def test_large_machines_make_the_contexts_of_candidates_ahead(tmp_path, monkeypatch, cpus, gib, candidate, started):
@@ -104,25 +110,25 @@ def test_large_machines_make_the_contexts_of_candidates_ahead(tmp_path, monkeypa
     monkeypatch.setattr(timing.host, "cpus", lambda: cpus)
     monkeypatch.setattr(timer, "start", lambda number, workloads, *, ahead: seen.append((number, ahead)))
     timer.start_ahead((SimpleNamespace(id="w", subject="s"),), at_once=True)
-    assert seen == (started if started[0][1] else [])
+    assert seen == (started if candidate and started[0][1] else [])
     seen.clear()
     timer.start_ahead((SimpleNamespace(id="w", subject="s"),))
     assert seen == started
 
 
 def test_the_first_process_chooses_the_sets_for_all(tmp_path, monkeypatch):
-    plan, hints = SimpleNamespace(protocol=SimpleNamespace(timing_processes=3)), []
-    timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path))
+    hints = []
+    timer = timing.Timer(SimpleNamespace(plan=TRUSTED, scratch=tmp_path, memory=0))
     outcomes = iter([{"sets": 24, "batched": False}, {"sets": 4, "batched": True}, {"sets": 8, "batched": True}])
 
-    def finish(run, given, then=None):
-        hints.append(dict(given))
+    def results(run):
         missing = lost(Code.CLOCKS_DISAGREE) if run.number == 0 else None
         return {"w": WorkloadResult(values=next(outcomes), missing=missing, completed=None, result_file=Path("/r"))}
 
-    monkeypatch.setattr(timer._runs, "finish", finish)
+    monkeypatch.setattr(timer._runs, "measure", lambda run, given, then=None: hints.append(dict(given)))
+    monkeypatch.setattr(timer._runs, "results", results)
     for number in range(3):
-        timer.finish(number, ())
+        timer.measure(number, ())
     assert hints == [{}, {}, {"w": {"sets": 4, "batched": True}}]
 
 
@@ -131,7 +137,11 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: over.wait(10) and {})
     runs = process_runs.ProcessRuns(tmp_path)
     run = process_runs.ProcessRun(
-        name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=(SimpleNamespace(subject="s"),), ahead=True
+        name="t",
+        number=0,
+        session=SimpleNamespace(is_healthy=None, plan=CANDIDATES),
+        workloads=(SimpleNamespace(subject="s"),),
+        ahead=True,
     )
     runs.start(run)
     (tmp_path / "go-t.making").touch()
@@ -187,9 +197,96 @@ def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monk
     runs.close()
 
 
+@pytest.fixture
+def three_processes(tmp_path, monkeypatch):
+    """A session on a large machine, and what its three timing processes did. Process 0 fails on the workloads in ``bad``."""
+    workloads = tuple(SimpleNamespace(id=name, subject="s") for name in "ab")
+    session = SimpleNamespace(
+        is_healthy=None, seconds=lambda _: 30.0, plan=TRUSTED, scratch=tmp_path, memory=80 << 30, gpus=("g",)
+    )
+    session.workloads, session.progress = lambda _: workloads, lambda _: None
+    session.happened, session.bad = [], set()
+
+    def process(workloads, make_job, *, start, **_):
+        number = int(start.file.name.rpartition("-")[2])
+        session.happened.append(f"start {number} {''.join(workload.id for workload in workloads)}")
+        while not start.file.with_name(f"{start.file.name}.clear").exists():
+            if start.cancelled:
+                return {}
+            threading.Event().wait(0.001)
+        session.happened.append(f"measure {number}")
+        failed = {workload.id for workload in workloads if workload.id in session.bad}
+        for word in () if failed else ("stays", "done"):
+            start.file.with_name(f"{start.file.name}.{word}").touch()
+        while not (failed or start.cancelled or start.file.with_name(f"{start.file.name}.end").exists()):
+            threading.Event().wait(0.001)
+        session.happened.append(f"end {number}")
+        values, missing = {"ms": 1.0, "megacycles": 1.0, "mhz": 1.0}, Missing(code=Code.RAISED, message="planted")
+        of = {w.id: ({}, missing) if w.id in failed else (values, None) for w in workloads}
+        return {
+            name: WorkloadResult(values=found, missing=why, completed=None, result_file=tmp_path / "no")
+            for name, (found, why) in of.items()
+        }
+
+    monkeypatch.setattr(timing.host, "cpus", lambda: 16)
+    monkeypatch.setattr(process_runs.clock, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(process_runs.clock, "sleep", lambda _: threading.Event().wait(0.001))
+    monkeypatch.setattr(isolation, "run_isolated", process)
+    monkeypatch.setattr(
+        timing, "_observe", lambda session, workload, results, *_: (workload.id, [one.missing for one in results])
+    )
+    session.timer = timing.Timer(session)
+    yield session
+    session.timer.close()
+
+
+def test_processes_that_measured_end_together_after_the_last_one(three_processes):
+    timer = three_processes.timer
+    timer.start_ahead(three_processes.workloads("timing"))
+    assert sorted(three_processes.happened) == ["start 0 ab", "start 1 ab", "start 2 ab"]
+    found = timing.collect(three_processes, timer)
+    assert three_processes.happened[3:6] == ["measure 0", "measure 1", "measure 2"]
+    assert sorted(three_processes.happened[6:]) == ["end 0", "end 1", "end 2"]
+    assert found == (("a", [None] * 3), ("b", [None] * 3))
+
+
+def test_what_failed_is_not_timed_by_processes_that_wait(three_processes):
+    three_processes.bad = {"b"}
+    timer = three_processes.timer
+    timer.start_ahead(three_processes.workloads("timing"))
+    found = timing.collect(three_processes, timer)
+    assert three_processes.happened[3:5] == ["measure 0", "end 0"]
+    assert [one for one in three_processes.happened if one.startswith("start") and one.endswith(" a")] == [
+        "start 1 a",
+        "start 2 a",
+    ]
+    assert dict(found)["a"] == [None] * 3
+    assert [one.code for one in dict(found)["b"]] == [Code.RAISED]
+
+
+@pytest.mark.parametrize(("cpus", "memory", "candidate"), [(15, 80, False), (16, 39, False), (16, 80, True)])
+def test_none_stays_on_a_small_machine_or_next_to_candidates(three_processes, monkeypatch, cpus, memory, candidate):
+    monkeypatch.setattr(timing.host, "cpus", lambda: cpus)
+    three_processes.memory = memory << 30
+    three_processes.plan = SimpleNamespace(protocol=TRUSTED.protocol, description=lambda _: SimpleNamespace(candidate=candidate))
+    assert not three_processes.timer._run(0, three_processes.workloads("timing")).stays
+
+
+def test_no_time_limit_runs_while_a_process_stays(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(start_signal.clock, "monotonic", lambda: now[0])
+    signal = start_signal.StartSignal(tmp_path / "go")
+    signal.send(5.0)
+    signal.suspend()
+    now[0] = 1e6
+    assert not signal.expired()
+    signal.let_end(5.0)
+    now[0] += 5.5
+    assert signal.expired()
+
+
 def test_one_side_is_timed_by_the_shorter_rule_and_a_comparison_is_not(tmp_path):
-    plan = SimpleNamespace(protocol=SimpleNamespace(timing_processes=5))
-    timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path))
+    timer = timing.Timer(SimpleNamespace(plan=TRUSTED, scratch=tmp_path, memory=0))
     assert timer._run(0, ()).options == {"alone": True}
     timer.close()
     of_two = comparison._Round(number=0, sessions={"head": None}, workloads={"head": ()}, batched={})

@@ -121,3 +121,32 @@ def test_ncus_context_is_made_before_the_signal_if_all_is_trusted(
     job = replace(make_job(), subjects=(Subject(name="s", file=tmp_path / "s.py", library=None, candidate=candidate),))
     assert profile.run(job, Result(job, tmp_path / "result.json"))
     assert events == (["signal", "context"] if candidate else ["context", "signal"])
+
+
+@pytest.mark.parametrize(("stays", "left", "missing", "words"), [
+    (True, 0.01, False, ["done", "stays"]),
+    (True, 0.3, False, ["done"]),
+    (False, 0.01, False, ["done"]),
+    (True, 0.01, True, []),
+])  # fmt: skip
+def test_a_process_that_may_stay_waits_for_the_last_one(
+    make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool, left: float, missing: bool, words: list[str]
+) -> None:
+    """Not one that keeps much memory, or that failed."""
+    waited: list[Path] = []
+    monkeypatch.setattr(guard, "wait_for", waited.append)
+    monkeypatch.setattr(ahead, "_return_memory", lambda: left)
+    job = make_job(go=str(tmp_path / "go"), stays=stays)
+    result = Result(job, tmp_path / "result.json")
+    result.finish("a", {"missing": {}} if missing else {"ms": 1.0})
+    ahead.say_done(job, result)
+    assert sorted(path.suffix[1:] for path in tmp_path.glob("go.*")) == words
+    assert waited == ([tmp_path / "go.end"] if "stays" in words else [])
+
+
+def test_a_wait_ends_with_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter((7, 7, 1))
+    monkeypatch.setattr(guard.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(guard.time, "sleep", lambda _: None)
+    with pytest.raises(TimeoutError, match="did not appear"):
+        guard.wait_for(tmp_path / "absent")
