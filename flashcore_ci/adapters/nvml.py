@@ -122,6 +122,11 @@ def models() -> dict[str, str]:
         return {uuid: _text(nvml.nvmlDeviceGetName(_handle(nvml, uuid))) for uuid in _visible(nvml)}
 
 
+def is_one_visible() -> bool:
+    """Tell whether CUDA_VISIBLE_DEVICES names one GPU."""
+    return bool(os.environ.get(VISIBLE)) and "," not in os.environ[VISIBLE] and not are_hidden()
+
+
 def are_hidden() -> bool:
     """Tell whether CUDA_VISIBLE_DEVICES hides every GPU."""
     return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None

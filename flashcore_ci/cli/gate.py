@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.cli.extras import extra
 from flashcore_ci.fleet import run as fleet
-from flashcore_ci.run import gate
+from flashcore_ci.run import gate, host
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
 
@@ -58,9 +58,9 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
 
         with extra():
             history.check_address(db, os.environ)
-    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+    chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
+    with signals.graceful(), console.ProgressLine(os.environ) as progress, host.importing_at_once(request, is_chosen=chosen):
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
-        chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
         several = not chosen and fleet.has_several_gpus(request)
         report = fleet.run_local(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)

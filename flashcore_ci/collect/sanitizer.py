@@ -30,8 +30,12 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
-SECOND = "+2"  # ends that process's name, and no workload's id
+SLOWEST, PART_OF, ENOUGH = (
+    "racecheck",
+    6,
+    24,
+)  # it takes twice as long as the others: so many workloads are worth one more process
+PARTS = ("", "+2", "+3", "+4")  # what ends those processes' names, and no workload's id
 
 Workloads = tuple[Workload, ...]
 
@@ -97,12 +101,17 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
     others = tuple(workload for workload in workloads if workload not in bulk)
     if name != SLOWEST:
         session.may_start()
-    two = name == SLOWEST and len(others) >= MIN_HALF and len(others) * session.shards >= 2 * MIN_HALF
-    first, second = (others[::2], others[1::2]) if two else (others, ())  # neighbours take about as long
-    groups = [each for each in ((name, first), (name + SECOND, second), (name, bulk)) if each[1]]
+    parts = count_parts(len(others), session.shards) if name == SLOWEST else 1
+    groups = [(name + PARTS[i], others[i::parts]) for i in range(parts)]  # neighbours take about as long
+    groups = [each for each in (*groups, (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}
+
+
+def count_parts(count: int, shards: int) -> int:
+    """Return how many processes of the slowest tool check so many workloads, where ``shards`` measure perhaps as many at this time."""
+    return max(1, min(len(PARTS), count // PART_OF)) if count * shards >= ENOUGH else 1
 
 
 def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
@@ -155,7 +164,7 @@ def _is_final(reading: Reading) -> bool:
 
 def _run_check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     """Check in one process. For several workloads only a clean reading counts."""
-    check = name.removesuffix(SECOND)
+    check = name.partition("+")[0]
     bulk = _loads_bulk_copies(session, check, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)

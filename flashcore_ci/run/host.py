@@ -56,6 +56,14 @@ def importing(python: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def importing_at_once(request: Request, *, is_chosen: bool) -> Iterator[None]:
+    """Import torch if it is plain that one GPU of this machine will measure: to ask the driver takes a second."""
+    plain = is_chosen or (len(_devices(Path("/"))) == 1 and not nvml.are_hidden()) or nvml.is_one_visible()
+    with importing(request.settings.python) if request.live is not False and has_gpu() and plain else contextlib.nullcontext():
+        yield
+
+
 def _is_shared(folder: Path) -> bool:
     """Tell whether shards are measured into this folder. Copies of the tool there do not change the checkout."""
     return folder.name.startswith(".") and (folder / SHARDS).is_dir()
@@ -73,8 +81,12 @@ def is_stopping() -> bool:
 
 def has_gpu(root: Path = Path("/")) -> bool:
     """Tell whether the driver shows a GPU. Tools may be missing."""
+    return bool(_devices(root)) or any((root / "dev").glob("nvidia[0-9]*"))
+
+
+def _devices(root: Path) -> list[Path]:
     gpus = root / "proc/driver/nvidia/gpus"
-    return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
+    return list(gpus.iterdir()) if gpus.is_dir() else []
 
 
 def sees_gpu() -> bool:

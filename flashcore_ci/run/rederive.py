@@ -15,7 +15,7 @@ from flashcore_ci.adapters import ncu, ncu_page, sanitizer, sanitizer_log
 from flashcore_ci.adapters.sanitizer_log import Log
 from flashcore_ci.bounded.files import MAX_LOG
 from flashcore_ci.collect.positive_control import why_unreported
-from flashcore_ci.collect.sanitizer import LAUNCH_LIST, SECOND, between_marks, count_checked
+from flashcore_ci.collect.sanitizer import LAUNCH_LIST, PARTS, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Evidence, Finding, Observation
@@ -72,7 +72,7 @@ class SanitizerFiles:
 
     def _name(self, check: str, observation: Observation) -> str:
         """Name the log of this check: the one of the workload alone, else the one that the observation names."""
-        groups = (check, f"{check}{SECOND}", *((f"{check}-bulk",) if check in sanitizer.GLOBAL_ONLY else ()))
+        groups = (*(f"{check}{part}" for part in PARTS), *((f"{check}-bulk",) if check in sanitizer.GLOBAL_ONLY else ()))
         alone = [name for group in groups if (name := f"{self.logs}/{group}-{observation.target}.log") in self.files]
         shared = [
             name for group in groups if (name := f"{self.logs}/{group}.log") in self.files and name in observation.artifacts

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,3 +139,29 @@ def test_the_commit_of_a_shard_is_one_question_to_git(
     request = Request(suite=Path("s"), out=tmp_path / "run", environ={})
     assert host.commit_of(request) == commit
     assert host.commit_of(replace(request, commit="given")) == "given"
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "chosen", "live", "imports"),
+    [
+        ("", 1, False, None, True),
+        ("", 2, False, None, False),
+        ("", 2, True, None, True),
+        ("1", 2, False, None, True),
+        ("0,1", 2, False, None, False),
+        ("-1", 1, False, None, False),
+        ("", 1, False, False, False),
+        ("", 0, False, None, False),
+    ],
+)
+def test_torch_is_imported_at_once_if_it_is_plain_that_one_gpu_measures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str, gpus: int, chosen: bool, live: bool | None, imports: bool
+) -> None:
+    imported: list[Path] = []
+    monkeypatch.setenv(nvml.VISIBLE, visible) if visible else monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    monkeypatch.setattr(host, "_devices", lambda _: [tmp_path] * gpus)
+    monkeypatch.setattr(host, "has_gpu", lambda: bool(gpus))
+    monkeypatch.setattr(host, "importing", lambda python: imported.append(python) or contextlib.nullcontext())
+    with host.importing_at_once(Request(out=tmp_path, live=live, environ={}), is_chosen=chosen):
+        pass
+    assert bool(imported) is imports
