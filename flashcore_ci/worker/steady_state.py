@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashcore_ci.model.timing_protocol import COMPARED, MAX_CLOCK_MOVE, MAX_DRIFT, Settling
+
+LEAST_KNOWN = 2  # blocks before it is known how long one takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +42,33 @@ class SteadyState:
 
 def assess(blocks: Sequence[Block], rule: Settling = COMPARED) -> SteadyState:
     """Assess the last window, of which at most half may be throttled (not counted)."""
-    recent = [block for block in blocks if block.at > blocks[-1].at - rule.window]
-    if len(recent) < rule.min_blocks:  # long launches make long blocks, and so a longer window
-        recent = list(blocks[-rule.min_blocks :])
+    recent = _recent(blocks, rule)
     window = tuple(block for block in recent if not block.throttled)
     if 2 * len(window) < rule.min_blocks:
         return SteadyState(blocks=window, drift=0.0, clock_move=0.0, settled=False)
     drift, move = relative_drift(window), clock_move(window)
-    complete = len(recent) >= rule.min_blocks and blocks[-1].at >= rule.lead + rule.window and recent[0].at > rule.lead
     mostly_usable = 2 * len(window) >= len(recent)
-    settled = complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
+    settled = _is_complete(recent, rule) and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
     return SteadyState(blocks=window, drift=drift, clock_move=move, settled=settled)
+
+
+def may_be_last(blocks: Sequence[Block], rule: Settling) -> bool:
+    """Tell whether the window is complete with the next block, if that takes as long as the one before."""
+    if len(blocks) < LEAST_KNOWN:
+        return False
+    following = replace(blocks[-1], at=2 * blocks[-1].at - blocks[-2].at)
+    return _is_complete(_recent([*blocks, following], rule), rule)
+
+
+def _recent(blocks: Sequence[Block], rule: Settling) -> list[Block]:
+    recent = [block for block in blocks if block.at > blocks[-1].at - rule.window]
+    if len(recent) < rule.min_blocks:  # long launches make long blocks, and so a longer window
+        recent = list(blocks[-rule.min_blocks :])
+    return recent
+
+
+def _is_complete(recent: Sequence[Block], rule: Settling) -> bool:
+    return len(recent) >= rule.min_blocks and recent[-1].at >= rule.lead + rule.window and recent[0].at > rule.lead
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:

@@ -185,9 +185,13 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
     readings: list[SensorReading] = []
     state = steady_state.assess(())
     began = time.perf_counter()
-    ahead = submit()
+    submitted, may_end = [submit()], True
     while not state.settled and (not blocks or blocks[-1].at < MAX_SECONDS):
-        done, ahead = ahead, submit()
+        done = submitted.pop() if submitted else submit()
+        if may_end and steady_state.may_be_last(blocks, context.rule):
+            may_end = False  # if it was not the last one, the GPU waits once, and not again
+        else:
+            submitted.append(submit())
         done.end.synchronize()
         reading = context.sensors.read()
         readings.extend(() if reading is None else (reading,))
@@ -199,7 +203,8 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
             raise OutputChangedError("a timed launch gave another output than the first launch")
         blocks.append(Block(at=at, ms=statistics.median(times), mhz=-lower, throttled=bool(held)))
         state = steady_state.assess(blocks, context.rule)
-    ahead.end.synchronize()
+    for block in submitted:
+        block.end.synchronize()
     return Measurement(blocks=blocks, readings=readings, state=state, audited=done.audited)
 
 

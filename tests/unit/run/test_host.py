@@ -162,6 +162,6 @@ def test_torch_is_imported_at_once_if_it_is_plain_that_one_gpu_measures(
     monkeypatch.setattr(host, "_devices", lambda _: [tmp_path] * gpus)
     monkeypatch.setattr(host, "has_gpu", lambda: bool(gpus))
     monkeypatch.setattr(host, "importing", lambda python: imported.append(python) or contextlib.nullcontext())
-    with host.importing_at_once(Request(out=tmp_path, live=live, environ={}), is_chosen=chosen):
+    with host.importing_at_once(Request(suite=tmp_path, out=tmp_path, live=live, environ={}), is_chosen=chosen):
         pass
     assert bool(imported) is imports

@@ -108,3 +108,17 @@ def test_in_milliseconds_the_same_kernel_had_not_settled():
 def test_relative_std():
     assert steady_state.relative_std([1.0, 1.0]) == 0
     assert steady_state.relative_std([0.99, 1.01]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rule", [TIMED, COMPARED])
+@pytest.mark.parametrize("every", [0.0049, 0.0153, 0.0157, 0.051])
+def test_the_block_that_may_be_last_is_the_first_that_can_settle(rule, every):
+    blocks = steady(200, every=every)
+    settles = next(count for count in range(1, 200) if steady_state.assess(blocks[:count], rule).settled)
+    first = next(count for count in range(1, 200) if steady_state.may_be_last(blocks[:count], rule))
+    assert first + 1 == settles
+
+
+def test_no_block_is_the_last_one_before_two_are_known():
+    assert not steady_state.may_be_last((), TIMED)
+    assert not steady_state.may_be_last(steady(1, every=9.0), TIMED)
