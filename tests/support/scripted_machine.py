@@ -91,8 +91,13 @@ class StartSignal:
     def release(self, seconds):
         assert self.sent
 
+    def hold(self):
+        pass
+
     def is_done(self):
         return False
+
+    is_making = has_made = is_done
 
     def cancel(self):
         self.cancelled = True
