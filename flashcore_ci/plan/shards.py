@@ -16,12 +16,13 @@ from flashcore_ci.plan.planner import keep
 
 START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 1.3, Kind.SANITIZER: 0.0, Kind.PROFILE: 4.2, Kind.TIMING: 1.8}
 """About what the first unit of a kind costs a shard after the probe: processes start. It moves work between shards, and no verdict.
-Correctness and sanitizers took 24.7 s on one H200. Alone on the first of two they took 25.9, and probe and profile on the second 19.9.
-These numbers say 24.9, 25.7 and 19.6 for the seconds that those runs recorded, but 8.9 s of profile."""
+On 2026-11-24 correctness and sanitizers took 24.7 s on one H200, and alone on the first of two 25.9: these say 24.9 and 25.7."""
 PREPARED_SECONDS = {Kind.PROFILE: 0.6}
 """The same where the processes started next to correctness, and no other shard's correctness slows them down."""
 SHARES = {Kind.CORRECTNESS: 0.084, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
+PROFILE_BESIDE = 0.3
+"""How much longer a row's profile takes while another GPU of the machine is busy (12.8 s for 38 rows, not 9.7)."""
 PROFILE_WAIT = 0.58
 """How much longer a row's profile takes for each other shard that profiles: ncu waits for the other GPU's (0.41 s, not 0.26)."""
 PROBE_SECONDS = 6.5
@@ -90,7 +91,8 @@ def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone:
     for unit in sorted(units, key=lambda unit: (unit.kind not in SHARES, totals[unit.kind], unit.kind, -known[unit])):
         is_profile = unit.kind is Kind.PROFILE
         shards = bins[: few if unit.kind in SHARES else count][-alone if is_profile else None :]
-        seconds = known[unit] * (1.0 + PROFILE_WAIT * (len(shards) - 1) * is_profile)
+        slower = PROFILE_WAIT * (len(shards) - 1) or PROFILE_BESIDE * (count > 1)
+        seconds = known[unit] * (1.0 + slower * is_profile)
         best = min(shards, key=lambda shard: shard.with_unit(unit, seconds))
         best.seconds = best.with_unit(unit, seconds)
         best.units.append(unit)
