@@ -279,7 +279,7 @@ def missing_from(outcome: Mapping[str, Any]) -> Missing | None:
 
 @contextlib.contextmanager
 def importing(python: Path, scratch: Path) -> Iterator[None]:
-    """Import torch once, beside other work, for all workers of ``python`` that may be forks."""
+    """Import torch once, meanwhile, for all workers of ``python`` that may be forks."""
     with process.importing(python, IMPORTED, {**process.without_secrets(os.environ), **_python_variables(scratch)}):
         yield
 

@@ -30,11 +30,8 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, PART_OF, ENOUGH = (
-    "racecheck",
-    6,
-    24,
-)  # it takes twice as long as the others: so many workloads are worth one more process
+SLOWEST = "racecheck"  # it takes twice as long as the others
+PART_OF, ENOUGH = 6, 24  # so many of its workloads are worth one more process, if there are enough
 PARTS = ("", "+2", "+3", "+4")  # what ends those processes' names, and no workload's id
 
 Workloads = tuple[Workload, ...]
@@ -99,19 +96,15 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
+    many = name == SLOWEST and len(others) * session.shards >= ENOUGH  # other shards may measure as many at this time
+    count = max(1, min(len(PARTS), len(others) // PART_OF)) if many else 1
     if name != SLOWEST:
         session.may_start()
-    parts = count_parts(len(others), session.shards) if name == SLOWEST else 1
-    groups = [(name + PARTS[i], others[i::parts]) for i in range(parts)]  # neighbours take about as long
-    groups = [each for each in (*groups, (name, bulk)) if each[1]]
+    parts = ((name + part, others[i::count]) for i, part in enumerate(PARTS[:count]))  # neighbours take about as long
+    groups = [each for each in (*parts, (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}
-
-
-def count_parts(count: int, shards: int) -> int:
-    """Return how many processes of the slowest tool check so many workloads, where ``shards`` measure perhaps as many at this time."""
-    return max(1, min(len(PARTS), count // PART_OF)) if count * shards >= ENOUGH else 1
 
 
 def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:

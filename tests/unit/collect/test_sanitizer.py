@@ -144,34 +144,26 @@ def test_initcheck_takes_kernels_that_load_bulk_copies_by_themselves(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "parts"),
-    [("racecheck", 25, [7, 6, 6, 6]), ("racecheck", 100, [25] * 4), ("racecheck", 23, [23]), ("memcheck", 25, [25])],
+    ("name", "count", "shards", "parts"),
+    [
+        ("racecheck", 25, 1, [7, 6, 6, 6]),
+        ("racecheck", 100, 1, [25] * 4),
+        ("racecheck", 23, 1, [23]),
+        ("racecheck", 13, 2, [7, 6]),
+        ("racecheck", 5, 8, [5]),
+        ("memcheck", 25, 1, [25]),
+    ],
 )
-def test_many_workloads_have_four_processes_of_the_slowest_check(monkeypatch, name, count, parts):
+def test_many_workloads_have_four_processes_of_the_slowest_check(monkeypatch, name, count, shards, parts):
     ran = {}
     workloads = tuple(make_workload(f"w{number}") for number in range(count))
     monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
     monkeypatch.setattr(
         sanitizer, "_run_check", lambda session, tool, version, name, workloads: ran.update({name: workloads}) or {}
     )
-    sanitizer._check(Session(), Path("/cs"), "2026.4.0.0", name, workloads)
+    session = Session()
+    session.shards = shards
+    sanitizer._check(session, Path("/cs"), "2026.4.0.0", name, workloads)
     assert [len(ran[each]) for each in (name + part for part in sanitizer.PARTS) if each in ran] == parts
     assert {one.id for group in ran.values() for one in group} == {one.id for one in workloads}
     assert set(ran.values()) == {workloads[number :: len(parts)] for number in range(len(parts))}
-
-
-@pytest.mark.parametrize(("count", "shards", "parts"), [(12, 2, 2), (12, 1, 1), (5, 8, 1), (13, 2, 2), (25, 1, 4), (0, 9, 1)])
-def test_a_shard_has_its_share_of_them(count, shards, parts):
-    assert sanitizer.count_parts(count, shards) == parts
-
-
-def test_a_shard_of_many_workloads_has_two_processes_as_well(monkeypatch):
-    ran = {}
-    session = Session()
-    session.shards = 2
-    monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
-    monkeypatch.setattr(
-        sanitizer, "_run_check", lambda session, tool, version, name, workloads: ran.update({name: workloads}) or {}
-    )
-    sanitizer._check(session, Path("/cs"), "2026.4.0.0", "racecheck", tuple(make_workload(f"w{n}") for n in range(12)))
-    assert sorted(map(len, ran.values())) == [6, 6]
