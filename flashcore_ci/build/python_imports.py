@@ -43,6 +43,22 @@ def closure(paths: Sequence[str], sources: Sources) -> Closure:
     return Closure(files=tuple(sorted(found.files)), modules=tuple(sorted(outside)), compiles=compiles)
 
 
+def always_imported(path: str, sources: Sources) -> tuple[str, ...]:
+    """List the files of the checkout that a source imports whenever it runs: not in a function, a class or a condition."""
+    try:
+        tree = ast.parse(sources.text(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    statements = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    names = (name for node in statements for name in _imported(node, PurePosixPath(path).parent))
+    found = (
+        file
+        for name, is_module in names
+        for file in (_modules(name, _folders(path), sources) if is_module else _module_files(name, sources))
+    )
+    return tuple(sorted(set(found)))
+
+
 @dataclass(slots=True)
 class _Found:
     files: set[str]
@@ -92,19 +108,24 @@ def _names(path: str, sources: Sources) -> Iterator[tuple[str, bool]]:
         tree = ast.parse(sources.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    package = PurePosixPath(path).parent
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, True) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.module or "", True
-            yield from ((f"{node.module}.{alias.name}", True) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            folder = package.parents[node.level - 2] if node.level > 1 and len(package.parents) > node.level - 2 else package
-            base = "/".join((folder.as_posix(), *(node.module or "").split(".")))
-            yield from ((f"{base}/{name}".rstrip("/"), False) for name in ("", *(alias.name for alias in node.names)))
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _imported(node, PurePosixPath(path).parent)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= MAX_NAME:
             yield node.value, False
+
+
+def _imported(node: ast.Import | ast.ImportFrom, package: PurePosixPath) -> Iterator[tuple[str, bool]]:
+    """Yield modules (True), or paths without suffix if the import is relative (False)."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, True) for alias in node.names)
+    elif not node.level:
+        yield node.module or "", True
+        yield from ((f"{node.module}.{alias.name}", True) for alias in node.names)
+    else:
+        folder = package.parents[node.level - 2] if node.level > 1 and len(package.parents) > node.level - 2 else package
+        base = "/".join((folder.as_posix(), *(node.module or "").split(".")))
+        yield from ((f"{base}/{name}".rstrip("/"), False) for name in ("", *(alias.name for alias in node.names)))
 
 
 def _modules(name: str, folders: Sequence[str], sources: Sources) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.bounded import files
-from flashcore_ci.build import library, objects
+from flashcore_ci.build import library, objects, python_imports
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import BuildContext, find_host_compiler
 from flashcore_ci.build.external import ExternalLibrary
@@ -31,6 +31,7 @@ Progress = Callable[[int, int, str], None]
 """Called with (compilations done, compilations in all, last source)."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_.+][A-Za-z0-9_.+-]*)*/?")
 """No blank, comma, dollar or at sign, and no part that begins with a dash."""
+TOOL = "flashcore_ci/"
 Results = dict[str, CompiledUnit | CompileError]
 
 
@@ -121,8 +122,18 @@ def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
         strange = (path for path in paths if path not in outside and not _PLAIN_PATH.fullmatch(path))
         problems += [f"{where}: {path!r} is no plain path. A compiler could take it for an option" for path in strange]
         problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
+        problems += _lacking(description.file, spec.binding, sources) if not problems else ()
     if problems:
         raise SuiteError(tuple(problems))
+
+
+def _lacking(file: str, binding: Sequence[str], sources: Sources) -> Iterator[str]:
+    """Yield what a subject imports and does not name: its digests would not cover it, if another subject of a process names it."""
+    named = {file, *binding}
+    for source in sorted(named):
+        for lacking in python_imports.always_imported(source, sources):
+            if lacking not in named and not lacking.startswith(TOOL):
+                yield f"{file}: build: binding lacks {lacking}, which {source} imports"
 
 
 def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: Progress) -> Results:

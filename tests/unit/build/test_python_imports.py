@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.build.python_imports import closure
+from flashcore_ci.build.python_imports import always_imported, closure
 from flashcore_ci.build.sources import Sources
 
 FILES = {
@@ -67,3 +67,31 @@ def test_other_strings_name_nothing(tmp_path: Path, text: str) -> None:
 def test_a_file_that_is_no_python_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("import (")
     assert closure(["one.py"], Sources(tmp_path)).files == ("one.py",)
+
+
+def test_what_a_source_imports_whenever_it_runs(sources: Sources) -> None:
+    assert always_imported("subjects/softmax.py", sources) == (
+        "kernels/__init__.py",
+        "kernels/soft.py",
+        "src/mine/__init__.py",
+        "src/mine/deep/__init__.py",
+        "src/mine/deep/inner.py",
+    )
+    assert always_imported("kernels/soft.py", sources) == ("kernels/__init__.py", "kernels/helper.py", "kernels/sub/more.py")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def late():\n    import lazy\n",
+        "if False:\n    import lazy\n",
+        "try:\n    import lazy\nexcept ImportError:\n    pass\n",
+        "class A:\n    import lazy\n",
+        "NAME = 'lazy'\n",
+        "import torch, os\n",
+        "import lazy\n)",
+    ],
+)
+def test_what_it_may_import_is_not_among_them(sources: Sources, text: str) -> None:
+    (sources.root / "perhaps.py").write_text(text)
+    assert always_imported("perhaps.py", sources) == ()

@@ -1,11 +1,16 @@
 """Entry functions that a subject's sources define and its ``build()`` does not name."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from factories import make_description, make_entry_spec
 
 from flashcore_ci.adapters import nvcc, nvdisasm
 from flashcore_ci.build.objects import CompiledEntry, CompiledUnit
-from flashcore_ci.build.subjects import _entry_evidence, find_unnamed_entries
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.subjects import _check_paths, _entry_evidence, find_unnamed_entries
+from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.evidence import CompileError
 
 KERNEL, LAUNCHER = "kernel/scale_f32.cu", "kernel/scale.cu"
@@ -66,3 +71,22 @@ def test_shared_memory_that_no_block_of_the_architecture_has_is_an_error(name: s
     if not accepted:
         message = f"scale_f32 takes 101377 byte of shared memory per block, and {name} has at most 101376"
         assert found == CompileError(file=spec.source, line=0, message=message)
+
+
+def test_a_binding_must_name_what_it_imports(tmp_path: Path) -> None:
+    """A process may run another subject that names the file. So the worker would not see that this one does not."""
+    files = {
+        "kernel/scale.py": "from package import binding\n",
+        "package/binding.py": "import package.packed\n",
+        "package/packed.py": "",
+    }
+    for name, text in {**files, "kernel/scale.cu": "", "kernel/scale_f32.cu": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    of = replace(make_description(), file="kernel/scale.py")
+    named = replace(of, build=replace(SPEC, includes=(), binding=("package/binding.py", "package/packed.py")))
+    _check_paths([named], Sources(tmp_path))
+    lacking = replace(of, build=replace(SPEC, includes=(), binding=("package/binding.py",)))
+    with pytest.raises(SuiteError) as error:
+        _check_paths([named, lacking], Sources(tmp_path))
+    assert error.value.problems == ("kernel/scale.py: build: binding lacks package/packed.py, which package/binding.py imports",)
