@@ -89,8 +89,7 @@ def mutant(patch: pytest.MonkeyPatch) -> None:
     file = Path(tempfile.gettempdir()) / f"supervisor-{uuid.uuid4().hex}.py"
     file.write_text(text.replace("if orphaned:", "if False:"), encoding="utf-8")
     patch.setattr(supervisor, "__file__", str(file))
-    patch.setattr(process, "_control", None)
-    patch.setattr(process, "_supervisor", None)
+    patch.setattr(process, "_plain", None)
 
 
 CLASS = AttackClass(
