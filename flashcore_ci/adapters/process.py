@@ -177,14 +177,14 @@ def importing(python: Path, modules: Sequence[str], environment: Mapping[str, st
     Inside of another such block it does nothing.
     """
     global _importing  # noqa: PLW0603 - one per process, as its children are
-    with _lock:
-        outer = _importing
-        if outer is None:
+    started: Supervisor | None = None
+    with _lock, contextlib.suppress(OSError):  # if there is no such program, its first child tells
+        if _importing is None:
             _importing = started = _keep_all(supervised.start_importing(python, modules, environment))
     try:
         yield
     finally:
-        if outer is None:
+        if started is not None:
             with _lock:
                 _importing = None
             started.dismiss()

@@ -94,11 +94,13 @@ def _start(python: Sequence[str], modules: Sequence[str], environment: Mapping[s
     ours, its = socket.socketpair()
     argv = [*python, supervisor.__file__, str(its.fileno()), *modules]
     null = subprocess.DEVNULL
-    with its:
+    with its, contextlib.ExitStack() as failed:
+        failed.callback(ours.close)
         # A group of its own, but in our session: when we die, the kernel continues it if a child stopped it.
         child = subprocess.Popen(  # noqa: S603 - our own program
             argv, stdin=null, stdout=null, stderr=null, pass_fds=[its.fileno()], process_group=0, env=environment
         )
+        failed.pop_all()
     found = Supervisor(ours, child, python[0] if modules else "")
     atexit.register(found.dismiss)
     return found

@@ -12,6 +12,7 @@ import pytest
 
 from flashcore_ci.adapters import process
 from flashcore_ci.adapters.process import Completed
+from flashcore_ci.model.errors import CannotCollectError
 
 PYTHON = Path(sys.executable)
 MODULE = """
@@ -88,6 +89,12 @@ def test_a_module_that_cannot_be_imported_only_costs_time(tmp_path: Path) -> Non
             imported=True,
         )  # fmt: skip
     assert done.text() == "ran\n"
+
+
+def test_a_program_that_is_not_there_is_told_by_its_first_child(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    with process.importing(absent, ("wave",), {}), pytest.raises(CannotCollectError, match=f"cannot start {absent}"):
+        process.run((absent, "-m", "planted"), logs=tmp_path, name="run", timeout=20, imported=True)
 
 
 def test_a_lock_is_kept_by_both_kinds(folder: Path) -> None:
