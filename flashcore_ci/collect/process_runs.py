@@ -112,10 +112,9 @@ class ProcessRuns:
         return False
 
     def results(self, run: ProcessRun) -> dict[str, WorkloadResult]:
-        """Return one result per workload of a process that has measured. All that stay end now, at the same time."""
-        for name in self._held:
+        """Return one result per workload of a process that has measured. If it stays, all that do so end now, at the same time."""
+        for name in self._held if run.name in self._held else ():
             self._signals[name].let_end(run.session.seconds(Kind.TIMING))
-        self._held.clear()
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
 
     def finish(

@@ -205,7 +205,7 @@ def three_processes(tmp_path, monkeypatch):
         is_healthy=None, seconds=lambda _: 30.0, plan=TRUSTED, scratch=tmp_path, memory=80 << 30, gpus=("g",)
     )
     session.workloads, session.progress = lambda _: workloads, lambda _: None
-    session.happened, session.bad = [], set()
+    session.happened, session.bad, session.bad_in = [], set(), {0, 1, 2}
 
     def process(workloads, make_job, *, start, **_):
         number = int(start.file.name.rpartition("-")[2])
@@ -215,7 +215,7 @@ def three_processes(tmp_path, monkeypatch):
                 return {}
             threading.Event().wait(0.001)
         session.happened.append(f"measure {number}")
-        failed = {workload.id for workload in workloads if workload.id in session.bad}
+        failed = {workload.id for workload in workloads if workload.id in session.bad and number in session.bad_in}
         for word in () if failed else ("stays", "done"):
             start.file.with_name(f"{start.file.name}.{word}").touch()
         while not (failed or start.cancelled or start.file.with_name(f"{start.file.name}.end").exists()):
@@ -262,6 +262,18 @@ def test_what_failed_is_not_timed_by_processes_that_wait(three_processes):
     ]
     assert dict(found)["a"] == [None] * 3
     assert [one.code for one in dict(found)["b"]] == [Code.RAISED]
+
+
+def test_processes_that_stay_do_not_end_when_another_one_fails(three_processes):
+    three_processes.bad, three_processes.bad_in = {"b"}, {1}
+    timer = three_processes.timer
+    timer.start_ahead(three_processes.workloads("timing"))
+    found = timing.collect(three_processes, timer)
+    happened = [one for one in three_processes.happened if not one.startswith("start")]
+    assert happened[:4] == ["measure 0", "measure 1", "end 1", "measure 2"]
+    assert sorted(happened[4:]) == ["end 0", "end 2"]
+    assert dict(found)["a"] == [None] * 3
+    assert [one and one.code for one in dict(found)["b"]] == [None, Code.RAISED]
 
 
 @pytest.mark.parametrize(("cpus", "memory", "candidate"), [(15, 80, False), (16, 39, False), (16, 80, True)])
