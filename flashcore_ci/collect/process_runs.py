@@ -30,6 +30,7 @@ AHEAD = 2
 """Processes that wait while one measures: to import torch and its compiler takes longer than a short measurement."""
 MAX_PROCESSES = 64
 POLL_SECONDS = 0.002
+MAKING_POLLS = 60_000  # two minutes
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
@@ -74,12 +75,16 @@ class ProcessRuns:
             self._started[run.name] = self._pool.submit(self._run, run)
 
     def hold(self) -> None:
-        """Let no process start CUDA ahead, which would disturb what is measured. Return when none does."""
+        """Let no process start CUDA ahead, which would disturb what is measured. Return when none does. One that hangs is ended."""
         for name in self._ahead:
             self._signals[name].hold()
         for name in self._ahead:
-            while self._signals[name].is_making() and not self._started[name].done():
+            for _ in range(MAKING_POLLS):
+                if not self._signals[name].is_making() or self._started[name].done():
+                    break
                 clock.sleep(POLL_SECONDS)
+            else:
+                self._signals[name].cancel()
 
     def contexts(self) -> int:
         """Return how many CUDA contexts the waiting processes have made, at most."""

@@ -164,6 +164,24 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     assert runs.contexts() == 0
 
 
+def test_a_process_that_hangs_while_it_starts_cuda_is_ended(tmp_path, monkeypatch):
+    over, waits = threading.Event(), []
+    monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: over.wait(10) and {})
+    monkeypatch.setattr(process_runs, "MAKING_POLLS", 3)
+    monkeypatch.setattr(process_runs.clock, "sleep", waits.append)
+    runs = process_runs.ProcessRuns(tmp_path)
+    session = SimpleNamespace(is_healthy=None, plan=CANDIDATES)
+    runs.start(
+        process_runs.ProcessRun(name="t", number=0, session=session, workloads=(SimpleNamespace(subject="s"),), ahead=True)
+    )
+    (tmp_path / "go-t.making").touch()
+    runs.hold()
+    assert len(waits) == 3
+    assert runs._signals["t"].cancelled
+    over.set()
+    runs.close()
+
+
 def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monkeypatch):
     ends, seen = threading.Event(), []
     monkeypatch.setattr(isolation, "run_isolated", lambda *_, start, **__: ends.wait(10) and {})
