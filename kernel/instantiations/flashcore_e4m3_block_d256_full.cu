@@ -11,7 +11,8 @@ struct Tuning {
         .recompute_qk = false, .paged_kv = false};
     static constexpr flashcore::attention::e4m3::Softmax softmax = {
         .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = true, .block_scales = true};
-    static constexpr flashcore::attention::e4m3::Products products = {.columns = 64};
+    static constexpr flashcore::attention::e4m3::Products products = {
+        .columns = 64};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 230400;

@@ -10,11 +10,12 @@ struct Tuning {
         .tma_store_epilogue = false, .stale_max_speculation = false,
         .recompute_qk = false, .paged_kv = false};
     static constexpr flashcore::attention::e4m3::Softmax softmax = {
-        .offset = 8, .polynomials = 0, .rounded_sums = false, .half_packing = false};
-    static constexpr flashcore::attention::e4m3::Products products = {.columns = 64};
+        .offset = 8, .polynomials = 1, .rounded_sums = true, .half_packing = false};
+    static constexpr flashcore::attention::e4m3::Products products = {
+        .columns = 64};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
-constexpr int kSharedBytes = 148480;
+constexpr int kSharedBytes = 152576;
 static_assert(kSharedBytes == flashcore::attention::e4m3::shared_bytes(Tuning::config, Tuning::softmax),
               "kernel/variants.toml must agree");
 }  // namespace

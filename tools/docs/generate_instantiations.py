@@ -56,7 +56,8 @@ struct Tuning {{
         %(config)s}};
     static constexpr flashcore::attention::e4m3::Softmax softmax = {{
         .offset = {offset}, .polynomials = {polynomials}, .rounded_sums = {rounded_sums}, .half_packing = {half_packing}%(block)s}};
-    static constexpr flashcore::attention::e4m3::Products products = {{.columns = {product_columns}}};
+    static constexpr flashcore::attention::e4m3::Products products = {{
+        .columns = {product_columns}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};

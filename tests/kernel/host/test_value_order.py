@@ -33,7 +33,7 @@ def order(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[int], list[int
 def pack(accumulators: list[int]) -> list[list[int]]:
     """The words of a lane's A operand, as `exponentiate` packs them. The index expressions are its source text."""
     score, word = (
-        re.search(r"score<kBuffers>\(scores, (i \+ .*?)\);", SOFTMAX),
+        re.search(r"score<kFirst>\(scores, (i \+ .*?)\);", SOFTMAX),
         re.search(r"probabilities\[(i / 4 \+ r)\]", SOFTMAX),
     )
     assert score

@@ -9,7 +9,7 @@ namespace flashcore::attention::e4m3 {
 struct Softmax {
     int offset;         // probabilities are stored times 2^offset
     int polynomials;    // exponentials of 16 that the FMA pipes compute
-    bool rounded_sums;  // divide by the sum of the rounded probabilities
+    bool rounded_sums;  // divide by the sum of the rounded probabilities, which ones behind the values give
     bool half_packing;  // round to E4M3 by way of fp16, with integer instructions
     bool block_scales = false;  // factors of blocks of rows (attention/e4m3/block_params.h)
 };
@@ -25,7 +25,7 @@ struct Products {
 
 constexpr int kTileN = 128;   // keys of a KV block: one row of a swizzle atom in the transposed values
 constexpr int kAtomColumns = 128;
-constexpr int kOnesBytes = 1024;  // a swizzle atom of ones behind the barriers
+constexpr int kOnesBytes = 1024;  // a swizzle atom of ones behind each tile of values
 
 // Columns of queries and keys in shared memory. TMA fills those beyond the head dimension with zeros.
 FLASHCORE_HOST_DEVICE constexpr int padded_columns(const Config& config) {
@@ -34,9 +34,12 @@ FLASHCORE_HOST_DEVICE constexpr int padded_columns(const Config& config) {
 FLASHCORE_HOST_DEVICE constexpr int query_bytes(const Config& config) { return kWarpgroupRows * padded_columns(config); }
 FLASHCORE_HOST_DEVICE constexpr int key_bytes(const Config& config) { return kTileN * padded_columns(config); }
 FLASHCORE_HOST_DEVICE constexpr int value_bytes(const Config& config) { return kTileN * config.head_dim; }
+FLASHCORE_HOST_DEVICE constexpr int value_slot_bytes(const Config& config, const Softmax& softmax) {
+    return value_bytes(config) + (softmax.rounded_sums ? kOnesBytes : 0);
+}
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config, const Softmax& softmax) {
     return config.q_stages * config.consumer_warpgroups * query_bytes(config) +
-           config.kv_stages * (key_bytes(config) + value_bytes(config)) + kBarrierBytes + (softmax.rounded_sums ? kOnesBytes : 0);
+           config.kv_stages * (key_bytes(config) + value_slot_bytes(config, softmax)) + kBarrierBytes;
 }
 
 // As in attention/config.h. The output of D=256 alone takes 128 registers of a lane, so its producer has fewer. One that reads the

@@ -24,17 +24,22 @@ public:
     static constexpr int kColumns = Tuning::products.columns;
     static constexpr int kProducts = kConfig.head_dim / kColumns;
     static constexpr int kBuffers = kTileN / kColumns;
-    static constexpr int kRegisters = kColumns / 2;  // of a buffer
+    static constexpr int kRegisters = kColumns / 2;  // of a product, without the sums
+    static constexpr bool kRoundedSums = Tuning::softmax.rounded_sums;
+    static constexpr int kFirstScores = kRegisters + (kRoundedSums ? 4 : 0);  // of the first buffer
     static constexpr int kSteps = kConfig.head_dim / sm90::kMmaKBytes;  // of QK
     static constexpr int kKeySteps = kTileN / sm90::kMmaKBytes;         // of PV
-    static constexpr bool kRoundedSums = Tuning::softmax.rounded_sums;
     static constexpr bool kBlockScales = Tuning::softmax.block_scales;
     static constexpr int kShift = pack_shift(Tuning::softmax);
     static constexpr float kUnit = 1.0f / (1 << (Tuning::softmax.offset - kShift));
     using QueryPosition = sm90::RingPosition<kConfig.q_stages>;
 
     __device__ __forceinline__ Consumer(const ParamsFor<Tuning>& params, Storage<Tuning>& shared, int warpgroup)
-        : params_(params), shared_(shared), ping_pong_{warpgroup}, lane_(static_cast<int>(threadIdx.x) % kWarpThreads) {}
+        : params_(params),
+          shared_(shared),
+          ping_pong_{warpgroup},
+          lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
+          units_(ptx::shared_address(&shared) / sm90::kUnitBytes | kLeadingUnits) {}
 
     __device__ __forceinline__ void run() {
         ping_pong_.init();
@@ -51,7 +56,18 @@ public:
 private:
     // Turns of a tile, in the order of the warpgroups: QK of the last block, then PV of a block and QK of the one before, and PV
     // of the first block. The softmax of a block follows its turn.
+    //
+    // The output is divided by sums of rounded probabilities, if these count. A log-sum-exp needs exact ones too.
     __device__ __forceinline__ void attend(const Tile& tile) {
+        if (kRoundedSums && params_.lse == nullptr) {
+            attend_with<!kRoundedSums>(tile);
+        } else {
+            attend_with<true>(tile);
+        }
+    }
+
+    template <bool kExactSums>
+    __device__ __forceinline__ void attend_with(const Tile& tile) {
         State state;
         begin_tile(tile);
         zero(output_);
@@ -59,57 +75,76 @@ private:
         make_uniform();
         k_.wait_full(shared_.k_ring);
         ping_pong_.sync();
-#pragma unroll
-        for (int buffer = 0; buffer < kBuffers; ++buffer) issue_qk(buffer);
+        issue_qk<0>();
+        if constexpr (kBuffers > 1) issue_qk<1>();
         ping_pong_.arrive_next();
         finish_qk();
-        softmax<true>(state);
+        softmax<true, kExactSums>(state);
 #pragma unroll 1
-        for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining) iterate<true>(state);
+        for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining) iterate<true, kExactSums>(state);
 #pragma unroll 1
-        for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) iterate<false>(state);
+        for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) iterate<false, kExactSums>(state);
         v_.wait_full(shared_.v_ring);
         ping_pong_.sync();
         multiply_values<false>();
-        ping_pong_.arrive_next();
-        store(state);
+        store<kExactSums>(state);
     }
 
-    template <bool kMasked>
+    template <bool kMasked, bool kExactSums>
     __device__ __forceinline__ void iterate(State& state) {
         --n_block_;
         v_.wait_full(shared_.v_ring);
         k_.wait_full(shared_.k_ring);
         ping_pong_.sync();
         multiply_values<true>();
-        ping_pong_.arrive_next();
         finish_qk();
-        softmax<kMasked>(state);
+        softmax<kMasked, kExactSums>(state);
     }
 
-    // Of a tile with contiguous K at an address in units of 16 bytes. It has 14 bits, so an offset needs 32.
+    // Of a tile with contiguous K. The lower word has the address in units of 16 bytes and the leading offset. Shared memory ends
+    // below 2^18, so an offset is one addition.
+    static constexpr uint32_t kLeadingUnits = 1 << 16;
     static __device__ __forceinline__ uint64_t descriptor(uint32_t units) {
-        return sm90::kSwizzle128 | sm90::descriptor_units(sm90::kSwizzleAtomBytes) << 32 | 1 << 16 | units;
+        return sm90::kSwizzle128 | sm90::descriptor_units(sm90::kSwizzleAtomBytes) << 32 | units;
     }
-    static __device__ __forceinline__ uint32_t units_of(const void* shared) { return (ptx::shared_address(shared) & 0x3FFFF) / 16; }
+    static constexpr uint32_t kKeyUnits = offsetof(Storage<Tuning>, k) / sm90::kUnitBytes;
+    static constexpr uint32_t kValueUnits = offsetof(Storage<Tuning>, v) / sm90::kUnitBytes;
+    __device__ __forceinline__ uint32_t query_units() const {
+        return units_ + (ping_pong_.warpgroup * kConfig.q_stages + query_.slot) * (query_bytes(kConfig) / sm90::kUnitBytes);
+    }
+    __device__ __forceinline__ uint32_t key_units() const {
+        return units_ + kKeyUnits + k_.slot * (key_bytes(kConfig) / sm90::kUnitBytes);
+    }
+    __device__ __forceinline__ uint32_t value_units() const {
+        return units_ + kValueUnits + v_.slot * (value_slot_bytes(kConfig, Tuning::softmax) / sm90::kUnitBytes);
+    }
+
+    template <int kBuffer>
+    __device__ __forceinline__ auto& buffer() {
+        if constexpr (kBuffer == 0) {
+            return buffers_.first;
+        } else {
+            return buffers_.second;
+        }
+    }
 
     // The scores of the keys of one buffer.
-    __device__ __forceinline__ void issue_qk(int buffer) {
-        const uint32_t k = units_of(shared_.k[k_.slot]) + sm90::descriptor_units(buffer * sm90::atom_column_bytes(kColumns));
-        const uint32_t q = units_of(shared_.q[ping_pong_.warpgroup][query_.slot]);
-        ptx::warpgroup_fence_operand(buffers_[buffer]);
+    template <int kBuffer>
+    __device__ __forceinline__ void issue_qk() {
+        const uint32_t k = key_units() + sm90::descriptor_units(kBuffer * sm90::atom_column_bytes(2 * kFirstScores));
+        const uint32_t q = query_units();
+        ptx::warpgroup_fence_operand(buffer<kBuffer>());
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-            ptx::wgmma_e4m3(buffers_[buffer], descriptor(q + sm90::k_major_offset(step, kWarpgroupRows)),
+            ptx::wgmma_e4m3(buffer<kBuffer>(), descriptor(q + sm90::k_major_offset(step, kWarpgroupRows)),
                             descriptor(k + sm90::k_major_offset(step, kTileN)), step > 0);
         }
         ptx::wgmma_commit();
     }
 
     __device__ __forceinline__ void fence_buffers() {
-#pragma unroll
-        for (int buffer = 0; buffer < kBuffers; ++buffer) ptx::warpgroup_fence_operand(buffers_[buffer]);
+        for_each_buffer(buffers_, [](auto& buffer, int) { ptx::warpgroup_fence_operand(buffer); });
     }
 
     __device__ __forceinline__ void finish_qk() {
@@ -124,43 +159,48 @@ private:
     // Adds the products of a KV block to the output. Each buffer that is free again takes scores of the next one.
     template <bool kThenQk>
     __device__ __forceinline__ void multiply_values() {
-        const uint32_t v = units_of(shared_.v[v_.slot]);
-        if constexpr (kRoundedSums) issue_sums();
-#pragma unroll
-        for (int buffer = 0; buffer < kBuffers; ++buffer) {
-            if (buffer < kProducts) issue_pv(buffer, v);
-            if (buffer >= kProducts && kThenQk) issue_qk(buffer);
-        }
+        const uint32_t v = value_units();
+        issue_pv<0>(v);
+        if constexpr (kBuffers > 1 && kProducts > 1) issue_pv<1>(v);
+        if constexpr (kBuffers > 1 && kProducts == 1 && kThenQk) issue_qk<1>();
         float value_factor = 1.0f;
         if constexpr (kBlockScales) value_factor = factor_of(shared_.v_factor[v_.slot]);
+        add_products<kThenQk, 0>(v, value_factor);
+        ptx::warpgroup_fence_operand(probabilities_);
+        ping_pong_.arrive_next();
+        v_.release(shared_.v_ring, lane_ == 0);
+        v_.advance();
+    }
+
+    template <bool kThenQk, int kProduct>
+    __device__ __forceinline__ void add_products(uint32_t v, float value_factor) {
+        constexpr int kBuffer = kProduct % kBuffers;
+        if constexpr (kBuffers > 1 && (kProduct + 1 < kProducts || kThenQk)) {
+            ptx::wgmma_wait<1>();
+        } else {
+            ptx::wgmma_wait<0>();
+        }
+        auto& products = buffer<kBuffer>();
+        ptx::warpgroup_fence_operand(products);
 #pragma unroll
-        for (int product = 0; product < kProducts; ++product) {
-            if (kBuffers > 1 && (product + 1 < kProducts || kThenQk)) {
-                ptx::wgmma_wait<1>();
+        for (int i = 0; i < kRegisters; ++i) {
+            float& sum = output_[kProduct * kRegisters + i];
+            if constexpr (kBlockScales) {
+                sum = fmaf(products[i], value_factor, sum);
             } else {
-                ptx::wgmma_wait<0>();
-            }
-            auto& products = buffers_[product % kBuffers];
-            ptx::warpgroup_fence_operand(products);
-#pragma unroll
-            for (int i = 0; i < kRegisters; ++i) {
-                float& sum = output_[product * kRegisters + i];
-                sum = kBlockScales ? fmaf(products[i], value_factor, sum) : fmaf(sum, output_factor_[row_of(i)], products[i]);
-            }
-            if (product + kBuffers < kProducts) {
-                issue_pv(product + kBuffers, v);
-            } else if (kThenQk) {
-                issue_qk(product % kBuffers);
+                sum = fmaf(sum, output_factor_[row_of(i)], products[i]);
             }
         }
         if constexpr (kRoundedSums) {
-            ptx::warpgroup_fence_operand(block_sums_);
-            sums_[0] += block_sums_[0];
-            sums_[1] += block_sums_[2];
+#pragma unroll
+            for (int r = 0; r < kRowsPerLane; ++r) sums_[r] = fmaf(sums_[r], output_factor_[r], products[kRegisters + 2 * r]);
         }
-        ptx::warpgroup_fence_operand(probabilities_);
-        v_.release(shared_.v_ring, lane_ == 0);
-        v_.advance();
+        if constexpr (kProduct + kBuffers < kProducts) {
+            issue_pv<kProduct + kBuffers>(v);
+        } else if constexpr (kThenQk) {
+            issue_qk<kBuffer>();
+        }
+        if constexpr (kProduct + 1 < kProducts) add_products<kThenQk, kProduct + 1>(v, value_factor);
     }
 
     // Only the lane that releases the slot reads the factor from it, and gives it to the others.
@@ -168,63 +208,46 @@ private:
         return __shfl_sync(kFullWarpMask, lane_ == 0 ? shared_factor : 0.0f, 0);
     }
 
-    __device__ __forceinline__ void issue_pv(int product, uint32_t v) {
-        auto& products = buffers_[product % kBuffers];
+    template <int kProduct>
+    __device__ __forceinline__ void issue_pv(uint32_t v) {
+        auto& products = buffer<kProduct % kBuffers>();
         ptx::warpgroup_fence_operand(products);
         ptx::warpgroup_fence_operand(probabilities_);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kKeySteps; ++step) {
             ptx::wgmma_e4m3(products, probabilities_ + 4 * step,
-                            descriptor(v + sm90::descriptor_units(product * sm90::atom_column_bytes(kColumns)) +
+                            descriptor(v + sm90::descriptor_units(kProduct * sm90::atom_column_bytes(kColumns)) +
                                        sm90::k_major_offset(step, kConfig.head_dim)),
                             step > 0);
         }
         ptx::wgmma_commit();
     }
 
-    // The sums of the rounded probabilities are their products with ones. They join the group of the first PV.
-    __device__ __forceinline__ void issue_sums() {
-        const uint64_t ones = sm90::k_major_descriptor(shared_.ones);
-        ptx::warpgroup_fence_operand(block_sums_);
-        ptx::warpgroup_fence_operand(probabilities_);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < kKeySteps; ++step) {
-            ptx::wgmma_e4m3(block_sums_, probabilities_ + 4 * step, ones + sm90::k_major_offset(step, sm90::kCoreMatrixRows), step > 0);
-        }
-    }
-
-    template <bool kMasked>
+    template <bool kMasked, bool kExactSums>
     __device__ __forceinline__ void softmax(State& state) {
-        float row_max_scaled[kRowsPerLane];
+        float shift[kRowsPerLane];  // of the exponents
         if constexpr (kBlockScales) {
             if (!__all_sync(kFullWarpMask, block_factor_ >= kSmallestFactor)) change_signs();
             if constexpr (kMasked) mask_scores();
-            raise_scaled_max<kBuffers>(buffers_, state, row_max_scaled, block_factor_,
+            raise_scaled_max<kFirstScores>(buffers_, state, shift, block_factor_,
                                        [&](const Rescale& rescale) { multiply(output_, rescale); });
         } else {
             if constexpr (kMasked) adjust_scores();
             output_factor_[0] = output_factor_[1] = 1.0f;
-            raise_row_max<kBuffers>(buffers_, state, row_max_scaled, score_factor_.log2, [&](const Rescale& rescale) {
+            raise_row_max<Tuning, kFirstScores>(buffers_, state, shift, score_factor_.log2, [&](const Rescale& rescale) {
                 output_factor_[0] = rescale.factor[0];
                 output_factor_[1] = rescale.factor[1];
-                if constexpr (kRoundedSums) {
-                    sums_[0] *= rescale.factor[0];
-                    sums_[1] *= rescale.factor[1];
-                }
             });
         }
         float block_sum[kRowsPerLane];
-        exponentiate<Tuning, kBuffers>(buffers_, row_max_scaled, kBlockScales ? block_factor_ : score_factor_.log2, block_sum,
-                                       probabilities_);
-        add(state.row_sum, block_sum);
+        exponentiate<Tuning, kExactSums, kFirstScores>(buffers_, shift, kBlockScales ? block_factor_ : score_factor_.log2, block_sum, probabilities_);
+        if constexpr (kExactSums) add(state.row_sum, block_sum);
     }
 
     __device__ __forceinline__ void adjust_scores() {
-#pragma unroll
-        for (int half = 0; half < kBuffers; ++half) {
-            if (score_factor_.sign != kUnchanged) multiply(buffers_[half], score_factor_.sign);
+        if (score_factor_.sign != kUnchanged) {
+            for_each_buffer(buffers_, [&](auto& buffer, int) { multiply(buffer, score_factor_.sign); });
         }
         mask_scores();
     }
@@ -233,19 +256,17 @@ private:
     __device__ __forceinline__ void change_signs() {
         const bool vanishes = fabsf(block_factor_) < kSmallestFactor;
         const float sign = vanishes ? 0.0f : copysignf(1.0f, block_factor_);
-#pragma unroll
-        for (int half = 0; half < kBuffers; ++half) multiply(buffers_[half], sign);
+        for_each_buffer(buffers_, [&](auto& buffer, int) { multiply(buffer, sign); });
         block_factor_ = vanishes ? 1.0f : fabsf(block_factor_);
     }
 
     __device__ __forceinline__ void mask_scores() {
         if (n_block_ < unmasked_n_blocks_) return;
         const int first_key = n_block_ * kTileN + lane_ % kQuadLanes * 2;
-#pragma unroll
-        for (int half = 0; half < kBuffers; ++half) {
-            const int visible = visible_ - first_key - half * (kTileN / kBuffers);
-            mask(buffers_[half], {visible, kConfig.causal ? visible + sm90::kCoreMatrixRows : visible});
-        }
+        for_each_buffer(buffers_, [&](auto& buffer, int buffer_key) {
+            const int visible = visible_ - first_key - buffer_key;
+            mask(buffer, {visible, kConfig.causal ? visible + sm90::kCoreMatrixRows : visible});
+        });
     }
 
     __device__ __forceinline__ void begin_tile(const Tile& tile) {
@@ -295,9 +316,10 @@ private:
         release(query_);
         zero(output_);
         if constexpr (kRoundedSums) zero(sums_);
-        store(State{});
+        store<true>(State{});
     }
 
+    template <bool kExactSums>
     __device__ __forceinline__ void store(State state) {
         const int kv_head = quotient(coordinate_.head, params_.heads_per_kv_head);
         constexpr float kLn2 = 0.693147180559945309f;
@@ -312,9 +334,9 @@ private:
         Rescale inverse;
 #pragma unroll
         for (int r = 0; r < kRowsPerLane; ++r) {
-            state.row_sum[r] = quad_sum(state.row_sum[r]);
+            if constexpr (kExactSums) state.row_sum[r] = quad_sum(state.row_sum[r]);
             if (state.row_max[r] == minus_infinity()) state.row_sum[r] = 0.0f;  // the polynomial gives 2^-112
-            const float sum = kRoundedSums ? sums_[r] : state.row_sum[r] * (1 << kShift);
+            const float sum = (kRoundedSums ? sums_[r] : state.row_sum[r]) * (1 << kShift);
             inverse.factor[r] = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum) * of_values;
             state.row_sum[r] *= kUnit;
         }
@@ -366,6 +388,7 @@ private:
     Storage<Tuning>& shared_;
     PingPongBarrier<Tuning> ping_pong_;
     int lane_;
+    uint32_t units_;  // the lower word of a descriptor of the beginning of shared memory
     RowCoordinate coordinate_;  // of this thread's first query row
     int visible_;               // keys that this row sees
     int n_block_;               // KV block of the scores, from the last to the first
@@ -378,11 +401,10 @@ private:
     QueryPosition next_query_;
     sm90::RingPosition<kConfig.kv_stages> k_;
     sm90::RingPosition<kConfig.kv_stages> v_;
-    Scores<kBuffers> buffers_;  // the scores, or two products
+    Scores<kFirstScores> buffers_;  // the scores, or one or two products
     uint32_t probabilities_[kWords];
     float output_[kConfig.head_dim / 2];
-    float block_sums_[4];        // of rounded probabilities, if those count
-    float sums_[kRowsPerLane];
+    float sums_[kRowsPerLane];  // of rounded probabilities, if those count
 };
 
 }  // namespace flashcore::attention::e4m3

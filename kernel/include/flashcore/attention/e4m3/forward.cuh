@@ -14,6 +14,7 @@ struct Assumptions {
     static_assert(kConfig.tile_m == kConfig.consumer_warpgroups * kWarpgroupRows, "a consumer warpgroup owns 64 query rows");
     static_assert(kConfig.head_dim % Tuning::products.columns == 0 && kConfig.head_dim <= 256, "PV takes whole products");
     static_assert(Tuning::products.columns == 64 || Tuning::products.columns == 128, "one buffer or two");
+    static_assert(!Tuning::softmax.rounded_sums || kConfig.head_dim == 64, "one product of 72 columns has all values and ones");
     static_assert(kConfig.tile_m - kWarpgroupRows <= kConfig.tile_n, "a warpgroup skips at most one KV block");
     static_assert(Tuning::softmax.offset <= kLargestOffset, "the largest probability is 2^offset, and 448 is the largest E4M3");
     static_assert(Tuning::softmax.offset >= pack_shift(Tuning::softmax), "the unit of the sums is a power of two below 1");
@@ -47,7 +48,9 @@ __device__ __forceinline__ void forward(const ParamsFor<Tuning>& params) {
     }
     if constexpr (Tuning::softmax.rounded_sums) {
         constexpr uint32_t kFourOnes = 0x38383838;
-        for (int i = threadIdx.x; i < kOnesBytes / 4; i += threads(kConfig)) reinterpret_cast<uint32_t*>(shared.ones)[i] = kFourOnes;
+        for (int i = threadIdx.x; i < kOnesBytes / 4; i += threads(kConfig)) {
+            for (auto& slot : shared.v) reinterpret_cast<uint32_t*>(slot + value_bytes(kConfig))[i] = kFourOnes;
+        }
         ptx::fence_proxy_async_shared();
     }
     __syncthreads();

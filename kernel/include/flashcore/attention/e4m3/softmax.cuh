@@ -10,15 +10,32 @@ namespace flashcore::attention::e4m3 {
 
 constexpr float kLargestOffset = 8.0f;  // 2^8.807 is 448
 
-// The scores of a lane lie in one buffer or in two.
+// The scores of a lane lie in one buffer or in two. The first one has kFirst of them.
 constexpr int kScores = kTileN / 2;
 constexpr int kWords = kScores / 4;
-template <int kBuffers>
-using Scores = float[kBuffers][kScores / kBuffers];
+template <int kFirst>
+struct Scores {
+    float first[kFirst];
+    float second[kScores - kFirst];
+};
+template <>
+struct Scores<kScores> {
+    float first[kScores];
+};
 
-template <int kBuffers>
-__device__ __forceinline__ float& score(Scores<kBuffers>& scores, int i) {
-    return scores[i / (kScores / kBuffers)][i % (kScores / kBuffers)];
+template <int kFirst>
+__device__ __forceinline__ float& score(Scores<kFirst>& scores, int i) {
+    if constexpr (kFirst < kScores) {
+        if (i >= kFirst) return scores.second[i - kFirst];
+    }
+    return scores.first[i];
+}
+
+// Calls visit(buffer, its first key).
+template <int kFirst, class Visit>
+__device__ __forceinline__ void for_each_buffer(Scores<kFirst>& scores, Visit visit) {
+    visit(scores.first, 0);
+    if constexpr (kFirst < kScores) visit(scores.second, 2 * kFirst);
 }
 
 // NaN if one of them is.
@@ -33,40 +50,70 @@ __device__ __forceinline__ float quad_max_nan(float value) {
 }
 
 // The largest score of a row in this lane. Four chains, because each instruction waits for the one before.
-template <int kBuffers>
-__device__ __forceinline__ float lane_max(Scores<kBuffers>& scores, int r) {
+template <int kFirst>
+__device__ __forceinline__ float lane_max(Scores<kFirst>& scores, int r) {
     constexpr int kChains = 4;
     float chain[kChains];
 #pragma unroll
     for (int i = 0; i < kScores / 4; ++i) {
-        const float pair = max_nan(score<kBuffers>(scores, 4 * i + 2 * r), score<kBuffers>(scores, 4 * i + 2 * r + 1));
+        const float pair = max_nan(score<kFirst>(scores, 4 * i + 2 * r), score<kFirst>(scores, 4 * i + 2 * r + 1));
         chain[i % kChains] = i < kChains ? pair : max_nan(chain[i % kChains], pair);
     }
     return max_nan(max_nan(chain[0], chain[1]), max_nan(chain[2], chain[3]));
 }
 
-// State of a thread's rows: the largest score so far, and this thread's part of the sums.
+// The same as an integer, by instructions with three operands: the bits of the largest score, or 0 if none is positive. NaN of the
+// tensor cores and of multiplications is 0x7FFFFFFF, the largest integer.
+template <int kFirst>
+__device__ __forceinline__ int positive_max_bits(Scores<kFirst>& scores, int r) {
+    constexpr int kChains = 4;
+    constexpr int kOfRow = kScores / 2;
+    const auto max3 = [](int a, int b, int c) { return max(max(a, b), c); };  // one instruction
+    const auto bits = [&](int i) { return __float_as_int(score<kFirst>(scores, i / 2 * 4 + 2 * r + i % 2)); };
+    int chain[kChains];
+#pragma unroll
+    for (int i = 0; i < kChains; ++i) chain[i] = max3(bits(3 * i), bits(3 * i + 1), bits(3 * i + 2));
+#pragma unroll
+    for (int i = 3 * kChains; i < kOfRow; i += 2) {
+        int& of = chain[i / 2 % kChains];
+        of = max3(of, bits(i), bits(i + 1));
+    }
+    return max3(max3(chain[0], chain[1], chain[2]), chain[3], 0);
+}
+
+// State of a thread's rows: the largest score so far, and this thread's part of the sums. `fused`: the maxima of the warp's rows are
+// small enough for one rounding of score * scale + shift.
 struct State {
     float row_max[kRowsPerLane] = {minus_infinity(), minus_infinity()};
     float row_sum[kRowsPerLane] = {0.0f, 0.0f};
-    bool precise = true;  // the maxima of the warp's rows are small enough for one rounding
+    bool fused = true;
 };
+template <class Tuning>
+constexpr float kShiftOffset = Tuning::softmax.offset - pack_shift(Tuning::softmax);
 
-// As update_row_max in attention/softmax.cuh without a threshold. A lane whose scores are below the maximum of its row has nothing
-// to do, and most warps have only such lanes. Otherwise earlier sums are multiplied.
-template <int kBuffers, class MultiplySums>
-__device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& state, float (&row_max_scaled)[kRowsPerLane],
-                                              float scale, MultiplySums multiply_sums) {
-    float block_max[kRowsPerLane];
+// As update_row_max in attention/softmax.cuh without a threshold. A lane whose scores are at most the maximum of its row has nothing
+// to do, and most warps have only such lanes. Otherwise earlier sums are multiplied. exp2(score * scale + shift) are the probabilities.
+// A row whose maximum is negative, as an integer too, is never below it.
+template <class Tuning, int kFirst, class MultiplySums>
+__device__ __forceinline__ void raise_row_max(Scores<kFirst>& scores, State& state, float (&shift)[kRowsPerLane], float scale,
+                                              MultiplySums multiply_sums) {
+    int bits[kRowsPerLane];
 #pragma unroll
-    for (int r = 0; r < kRowsPerLane; ++r) {
-        block_max[r] = lane_max<kBuffers>(scores, r);
-        row_max_scaled[r] = state.row_max[r] == minus_infinity() ? 0.0f : state.row_max[r] * scale;
+    for (int r = 0; r < kRowsPerLane; ++r) bits[r] = positive_max_bits<kFirst>(scores, r);
+#pragma unroll
+    for (int r = 0; r < kRowsPerLane; ++r) shift[r] = fmaf(-state.row_max[r], scale, kShiftOffset<Tuning>);
+    const bool below = bits[0] <= __float_as_int(state.row_max[0]) && bits[1] <= __float_as_int(state.row_max[1]);
+    if (__all_sync(kFullWarpMask, below && state.fused)) return;
+
+    float block_max[kRowsPerLane] = {__int_as_float(bits[0]), __int_as_float(bits[1])};
+    if (!__all_sync(kFullWarpMask, bits[0] > 0 && bits[1] > 0)) {
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) block_max[r] = lane_max<kFirst>(scores, r);
     }
-    if (__all_sync(kFullWarpMask, state.precise && block_max[0] <= state.row_max[0] && block_max[1] <= state.row_max[1])) return;
 
     Rescale rescale;
     float subtracted_max[kRowsPerLane];
+    float row_max_scaled[kRowsPerLane];
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
         const float row_max = quad_max_nan(max_nan(state.row_max[r], block_max[r]));
@@ -75,13 +122,14 @@ __device__ __forceinline__ void raise_row_max(Scores<kBuffers>& scores, State& s
         row_max_scaled[r] = subtracted_max[r] * scale;
         state.row_max[r] = row_max;
         state.row_sum[r] *= rescale.factor[r];
+        shift[r] = fmaf(-subtracted_max[r], scale, kShiftOffset<Tuning>);
     }
-    const bool precise = fmaxf(fabsf(row_max_scaled[0]), fabsf(row_max_scaled[1])) <= kMaxRowMaxScaled;
-    state.precise = __all_sync(kFullWarpMask, precise);
-    if (!state.precise) {
+    state.fused = __all_sync(kFullWarpMask, fmaxf(fabsf(row_max_scaled[0]), fabsf(row_max_scaled[1])) <= kMaxRowMaxScaled);
+    if (!state.fused) {
 #pragma unroll
-        for (int i = 0; i < kScores; ++i) score<kBuffers>(scores, i) -= subtracted_max[row_of(i)];
-        row_max_scaled[0] = row_max_scaled[1] = 0.0f;
+        for (int i = 0; i < kScores; ++i) score<kFirst>(scores, i) -= subtracted_max[row_of(i)];
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) shift[r] = kShiftOffset<Tuning>;
     }
     multiply_sums(rescale);
 }
@@ -90,16 +138,16 @@ constexpr float kSmallestFactor = 1.17549435e-38f;
 
 // The same if each KV block has its own scale: maxima are scaled ones, in powers of two. Whatever they are, exp2(score * scale - max)
 // is rounded once. So large ones need no care.
-template <int kBuffers, class MultiplySums>
-__device__ __forceinline__ void raise_scaled_max(Scores<kBuffers>& scores, State& state, float (&row_max_scaled)[kRowsPerLane],
+template <int kFirst, class MultiplySums>
+__device__ __forceinline__ void raise_scaled_max(Scores<kFirst>& scores, State& state, float (&shift)[kRowsPerLane],
                                                  float scale, MultiplySums multiply_sums) {
     float block_max[kRowsPerLane];
     bool below = true;
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
-        block_max[r] = lane_max<kBuffers>(scores, r);
+        block_max[r] = lane_max<kFirst>(scores, r);
         block_max[r] *= scale;
-        row_max_scaled[r] = state.row_max[r] == minus_infinity() ? 0.0f : state.row_max[r];
+        shift[r] = state.row_max[r] == minus_infinity() ? 0.0f : -state.row_max[r];
         below = below && block_max[r] <= state.row_max[r];
     }
     if (__all_sync(kFullWarpMask, below)) return;
@@ -108,8 +156,8 @@ __device__ __forceinline__ void raise_scaled_max(Scores<kBuffers>& scores, State
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
         const float row_max = quad_max_nan(max_nan(state.row_max[r], block_max[r]));
-        row_max_scaled[r] = row_max == minus_infinity() ? 0.0f : row_max;  // no key seen yet, and -inf minus -inf is NaN
-        rescale.factor[r] = ptx::exp2_approx(state.row_max[r] - row_max_scaled[r]);
+        shift[r] = row_max == minus_infinity() ? 0.0f : -row_max;  // no key seen yet, and -inf minus -inf is NaN
+        rescale.factor[r] = ptx::exp2_approx(state.row_max[r] + shift[r]);
         state.row_max[r] = row_max;
         state.row_sum[r] *= rescale.factor[r];
     }
@@ -139,14 +187,12 @@ __device__ __forceinline__ uint32_t pack_through_half(float first, float second,
     return __byte_perm(low, high, 0x7531);
 }
 
-// A word has four places of one row (attention/value_order.h).
-template <class Tuning, int kBuffers>
-__device__ __forceinline__ void exponentiate(Scores<kBuffers>& scores, const float (&row_max_scaled)[kRowsPerLane], float scale,
+// A word has four places of one row (attention/value_order.h). The sums are those before rounding.
+template <class Tuning, bool kExactSums, int kFirst>
+__device__ __forceinline__ void exponentiate(Scores<kFirst>& scores, const float (&shift)[kRowsPerLane], float scale,
                                              float (&block_sum)[kRowsPerLane], uint32_t (&probabilities)[kWords]) {
     constexpr Softmax kSoftmax = Tuning::softmax;
     constexpr int kOf = 16;
-    constexpr int kOffset = kSoftmax.offset - pack_shift(kSoftmax);
-    const float shift[kRowsPerLane] = {kOffset - row_max_scaled[0], kOffset - row_max_scaled[1]};
     const float scale_y = scale * (1.0f / kRange);
     const float shift_y[kRowsPerLane] = {(shift[0] + kLowest) * (1.0f / kRange), (shift[1] + kLowest) * (1.0f / kRange)};
 #pragma unroll
@@ -156,13 +202,15 @@ __device__ __forceinline__ void exponentiate(Scores<kBuffers>& scores, const flo
             float p[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const float s = score<kBuffers>(scores, i + j / 2 * 4 + 2 * r + j % 2);
+                const float s = score<kFirst>(scores, i + j / 2 * 4 + 2 * r + j % 2);
                 const bool polynomial = (i + 4 * r + j) * kSoftmax.polynomials % kOf < kSoftmax.polynomials;
                 p[j] = polynomial ? exp2_polynomial(__saturatef(fmaf(s, scale_y, shift_y[r])))
                                   : ptx::exp2_approx(fmaf(s, scale, shift[r]));
             }
-            const float sum = (p[0] + p[1]) + (p[2] + p[3]);
-            block_sum[r] = i == 0 ? sum : block_sum[r] + sum;
+            if constexpr (kExactSums) {
+                const float sum = (p[0] + p[1]) + (p[2] + p[3]);
+                block_sum[r] = i == 0 ? sum : block_sum[r] + sum;
+            }
             probabilities[i / 4 + r] =
                 kSoftmax.half_packing ? pack_through_half(p[0], p[1], p[2], p[3]) : ptx::pack_e4m3(p[0], p[1], p[2], p[3]);
         }

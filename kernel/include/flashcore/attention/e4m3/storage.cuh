@@ -16,8 +16,7 @@ struct alignas(sm90::kSwizzleAtomBytes) Storage {
 
     uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_bytes(kConfig)];
-    uint8_t v[kConfig.kv_stages][value_bytes(kConfig)];
-    uint8_t ones[Tuning::softmax.rounded_sums ? kOnesBytes : 0];
+    uint8_t v[kConfig.kv_stages][value_slot_bytes(kConfig, Tuning::softmax)];  // ones may follow the values
     Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // arrives with the query. kNoTile ends the work
     ProducerTile producer_tile;                                // only the producer uses it
     float k_factor[Tuning::softmax.block_scales ? kConfig.kv_stages : 0];  // of a KV block. Arrives with the keys
