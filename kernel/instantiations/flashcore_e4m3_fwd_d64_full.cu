@@ -21,9 +21,9 @@ static_assert(kSharedBytes == flashcore::attention::e4m3::shared_bytes(Tuning::c
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    flashcore_e4m3_fwd_d64_full(const __grid_constant__ flashcore::attention::Fp8Params params) {
+    flashcore_e4m3_fwd_d64_full(const __grid_constant__ flashcore::attention::e4m3::ForwardParams params) {
     flashcore::attention::e4m3::forward<Tuning>(params);
 }
 
-extern "C" const flashcore::attention::Fp8AttentionVariant flashcore_e4m3_fwd_d64_full_variant = {
-    Tuning::config, flashcore::launch<flashcore_e4m3_fwd_d64_full, kThreads, kSharedBytes, flashcore::attention::Fp8Params>};
+extern "C" const flashcore::attention::e4m3::ForwardVariant flashcore_e4m3_fwd_d64_full_variant = {
+    Tuning::config, flashcore::launch<flashcore_e4m3_fwd_d64_full, kThreads, kSharedBytes, flashcore::attention::e4m3::ForwardParams>};

@@ -6,7 +6,7 @@ constexpr int kThreads = 128;
 constexpr int kColumns = 64;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads) flashcore_e4m3_transpose_fp16(
+extern "C" __global__ void __launch_bounds__(kThreads, 16) flashcore_e4m3_transpose_fp16(
     const __grid_constant__ flashcore::attention::e4m3::TransposeParams params) {
     flashcore::attention::e4m3::transpose_values<flashcore::OperandOf<flashcore::DType::kFp16>, kThreads, kColumns>(params);
 }

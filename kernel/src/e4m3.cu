@@ -1,39 +1,22 @@
 // Host launcher of the attention forward in E4M3: validate, transpose the values, encode the tensor maps, launch.
 #include <algorithm>
+#include <type_traits>
 
 #include "flashcore/attention/e4m3/block_params.h"
-#include "flashcore/attention/e4m3/config.h"
-#include "flashcore/attention/e4m3/transpose_params.h"
-#include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3/launcher.h"
 #include "flashcore/attention/e4m3_block_variants.h"
-#include "flashcore/attention/e4m3_transpose_variants.h"
-#include "flashcore/attention/e4m3_variants.h"
-#include "flashcore/attention/plan.h"
 #include "flashcore/attention/value_order.h"
-#include "flashcore/core/arguments.h"
-#include "flashcore/core/device.h"
-#include "flashcore/core/score_scale.h"
-#include "flashcore/core/tensor_map.h"
 
-#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::Fp8AttentionVariant name;
-FLASHCORE_E4M3_VARIANTS(FLASHCORE_DECLARE)
-#undef FLASHCORE_DECLARE
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::BlockVariant name;
 FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_DECLARE)
-#undef FLASHCORE_DECLARE
-#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name;
-FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 
 namespace flashcore::attention::e4m3 {
 namespace {
 
 #define FLASHCORE_ADDRESS(name) &name,
-constexpr const Fp8AttentionVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const BlockVariant* kBlockVariants[] = {FLASHCORE_E4M3_BLOCK_VARIANTS(FLASHCORE_ADDRESS) nullptr};
-constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
-// The last one is null, so that a build of a single entry function has no empty list.
 
 using Arguments = FlashcoreE4m3Arguments;
 using TransposeArguments = FlashcoreE4m3TransposeArguments;
@@ -41,8 +24,6 @@ using TransposeArguments = FlashcoreE4m3TransposeArguments;
 constexpr int32_t kQueryBlocks = 1;  // FlashcoreE4m3Arguments::block_scales
 constexpr int32_t kKeyBlocks = 2;
 constexpr int32_t kValueBlocks = 4;
-constexpr int kPartColumns = 64;        // of a CTA that transposes
-constexpr int64_t kCounterBytes = 128;  // the tile counter, at the beginning of the workspace
 
 int64_t blocks_of(int64_t sk) { return (sk + kValueKeys - 1) / kValueKeys; }
 
@@ -55,24 +36,10 @@ Status check_values(const FlashcoreOperand& v, DType dtype, int64_t head_dim, in
                          {}});
 }
 
-Status check_head_dim(int64_t head_dim) {
-    if (head_dim == 64 || head_dim == 128 || head_dim == 256) return Status::kOk;
-    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256 for E4M3, but is %lld", static_cast<long long>(head_dim));
-}
-
 Status transpose_on_device(const TransposeArguments& args) {
     const int64_t blocks = blocks_of(args.sk);
     const int64_t sequences = args.batch * args.kv_heads;
     if (sequences == 0 || blocks == 0) return Status::kOk;
-    const int64_t parts = args.head_dim / kPartColumns;
-    if (sequences > kTileLimit / (blocks * parts)) {
-        return fail(Status::kInvalidArgument, "batch: batch * kv_heads * blocks of 128 keys and 64 columns must not exceed 2^30");
-    }
-    const TransposeVariant* variant = nullptr;
-    for (const TransposeVariant* candidate : kTransposeVariants) {
-        if (candidate != nullptr && static_cast<int32_t>(candidate->config.source) == args.dtype) variant = candidate;
-    }
-    if (variant == nullptr) return fail(Status::kInvalidArgument, "dtype: no kernel of this library transposes %d", args.dtype);
     const TransposeParams params{{args.v.data,
                                   args.v.batch_stride,
                                   args.v.sequence_stride,
@@ -82,9 +49,9 @@ Status transpose_on_device(const TransposeArguments& args) {
                                   static_cast<int>(args.sk),
                                   static_cast<int>(blocks),
                                   static_cast<int>(args.kv_heads)},
-                                 static_cast<int>(args.head_dim)};
-    const auto ctas = static_cast<int>(blocks * sequences * parts);
-    return check(variant->launch(params, ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+                                 static_cast<int>(args.head_dim),
+                                 {}};
+    return launch_transpose(kTransposeVariants, args.dtype, params, sequences, args.stream);
 }
 
 Status transpose(const TransposeArguments& args) {
@@ -169,26 +136,6 @@ Status encode_maps(const Arguments& args, void* values, const Config& config, Pa
                   DType::kE4m3, params.v);
 }
 
-void fill(const Arguments& args, Fp8Params& params) {
-    params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
-                  static_cast<int>(args.head_dim)};
-    params.lse = args.lse;
-    params.lse_batch_stride = args.heads * args.sq;
-    params.lse_head_stride = args.sq;
-    params.tile_counter = static_cast<TileCounter*>(args.workspace);
-    params.sq = static_cast<int>(args.sq);
-    params.sk = static_cast<int>(args.sk);
-    params.heads = static_cast<int>(args.heads);
-    params.heads_per_kv_head = static_cast<int>(args.heads / args.kv_heads);
-    const ScoreScale score = score_scale(args.scale);
-    params.score_sign = score.sign;
-    params.scale_log2 = score.log2;
-    params.scale = score.magnitude;
-    params.q_descale = {args.q_scale, args.q_scale_batch_stride, args.q_scale_head_stride};
-    params.k_descale = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride};
-    params.v_descale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
-}
-
 void fill_blocks(const Arguments& args, BlockParams& params) {
     const bool by_head = (args.block_scales & kQueryBlocks) != 0;
     params.heads_per_q_factor = by_head ? 1 : params.heads_per_kv_head;
@@ -199,17 +146,8 @@ void fill_blocks(const Arguments& args, BlockParams& params) {
                        (args.block_scales & kValueBlocks) != 0 ? args.v_scale_block_stride : 0};
 }
 
-template <class AnyVariant, size_t kCount>
-const AnyVariant* find(const AnyVariant* const (&variants)[kCount], const Arguments& args) {
-    for (const AnyVariant* candidate : variants) {
-        if (candidate != nullptr && candidate->config.causal == (args.causal != 0) &&
-            candidate->config.head_dim == args.head_dim) return candidate;
-    }
-    return nullptr;
-}
-
-template <class AnyVariant>
-Status launch(const Arguments& args, const AnyVariant* variant) {
+template <class AnyParams>
+Status launch(const Arguments& args, const Variant<Config, AnyParams>* variant) {
     if (variant == nullptr) return fail(Status::kInvalidArgument, "head_dim: no kernel of this library has it");
     const Problem problem{DType::kE4m3, args.causal != 0, args.head_dim, args.batch * args.heads, args.sq, args.sk};
     if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
@@ -222,7 +160,7 @@ Status launch(const Arguments& args, const AnyVariant* variant) {
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     void* values = args.transposed != 0 ? args.v.data : static_cast<uint8_t*>(args.workspace) + kCounterBytes;
-    BlockParams params{};
+    AnyParams params{};
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, values, variant->config, params));
     if (args.transposed == 0) {
         FLASHCORE_RETURN_IF_FAILED(transpose_on_device({sizeof(TransposeArguments), args.device, static_cast<int32_t>(DType::kE4m3),
@@ -230,18 +168,23 @@ Status launch(const Arguments& args, const AnyVariant* variant) {
                                                         0, values, args.stream}));
     }
     fill(args, params);
-    fill_blocks(args, params);
+    if constexpr (std::is_same_v<AnyParams, BlockParams>) {
+        fill_blocks(args, params);
+    } else {
+        params.head_bits = bits_of_heads(args.heads);
+    }
     const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     params.schedule = launch_plan.schedule;
-    constexpr int kHalf = 2;  // E4M3 takes half the bytes that the plan counts
     params.schedule.group =
-        static_cast<int>(group_size(variant->config.causal, variant->config.head_dim / kHalf, problem.sk, problem.sequences));
+        static_cast<int>(group_size(variant->config.causal, planned_head_dim(variant->config), problem.sk, problem.sequences));
     return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
-    return args.block_scales != 0 ? launch(args, find(kBlockVariants, args)) : launch(args, find(kVariants, args));
+    const bool causal = args.causal != 0;
+    return args.block_scales != 0 ? launch(args, find(kBlockVariants, causal, args.head_dim))
+                                  : launch(args, find(kVariants, causal, args.head_dim));
 }
 
 }  // namespace

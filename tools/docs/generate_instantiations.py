@@ -82,7 +82,7 @@ constexpr int kThreads = {threads};
 constexpr int kColumns = {columns};
 }}  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+extern "C" __global__ void __launch_bounds__(kThreads, {ctas_per_multiprocessor}) {symbol}(
     const __grid_constant__ flashcore::attention::e4m3::TransposeParams params) {{
     flashcore::attention::e4m3::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads, kColumns>(params);
 }}
@@ -157,7 +157,7 @@ TEMPLATES = {
         "params": "LocalParams",
     },
     "varlen": VARLEN,
-    "e4m3": E4M3 % {"config": ATTENTION, "block": "", "params": "Fp8Params", "variant": "Fp8AttentionVariant"},
+    "e4m3": E4M3 % {"config": ATTENTION, "block": "", "params": "e4m3::ForwardParams", "variant": "e4m3::ForwardVariant"},
     "e4m3_block": E4M3
     % {"config": ATTENTION, "block": ", .block_scales = true", "params": "e4m3::BlockParams", "variant": "e4m3::BlockVariant"},
     "e4m3_transpose": TRANSPOSE,
@@ -202,7 +202,6 @@ TEMPLATES = {
 PARAMS = {
     "attention_local": "LocalParams",
     "decode_local": "LocalParams",
-    "e4m3": "Fp8Params",
     "decode_fp8": "Fp8Params",
     "decode_ragged": "RaggedParams",
     "decode_gather": "GatherParams",

@@ -87,7 +87,7 @@ constexpr auto kFp8Decode = [] {
 
 #define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
-#define E4M3(name) extern "C" const flashcore::attention::Fp8AttentionVariant name = {e4m3_config(#name), launch};
+#define E4M3(name) extern "C" const flashcore::attention::e4m3::ForwardVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_VARIANTS(E4M3)
 #define BLOCK(name) extern "C" const flashcore::attention::e4m3::BlockVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_BLOCK_VARIANTS(BLOCK)
@@ -223,6 +223,18 @@ FlashcoreE4m3Arguments e4m3() {
     return args;
 }
 
+// Two sequences of up to 130 rows. Values take 4 blocks of each of 2 heads and 128 columns.
+FlashcoreE4m3VarlenArguments e4m3_varlen() {
+    auto args = attention<FlashcoreE4m3VarlenArguments>();
+    args.head_dim = 128;
+    args.total_q = args.total_k = 260;
+    args.q = args.out = {memory, 0, 512, 128};
+    args.k = args.v = {memory, 0, 256, 128};
+    args.cu_seqlens_q = args.cu_seqlens_k = reinterpret_cast<int32_t*>(memory);
+    args.workspace_bytes = 256 + 2 * 128 * 4 * 128;
+    return args;
+}
+
 FlashcoreE4m3TransposeArguments transposition() {
     return {sizeof(FlashcoreE4m3TransposeArguments), 0, 2, 0, 2, 2, 130, 128, {memory, 1 << 16, 256, 128}, nullptr, 0, 0, memory, nullptr};
 }
@@ -243,6 +255,30 @@ void check_attentions(Change change) {
     check_call("attention", flashcore_attention_forward, forward(), change);
     check_call("varlen", flashcore_attention_varlen, varlen(), change);
     check_call("decode", flashcore_decode, decode(), change);
+}
+
+void check_e4m3_varlen() {
+    const auto check = [](auto change) { check_call("packed", flashcore_e4m3_varlen, e4m3_varlen(), change); };
+    check([](auto&) {});
+    check([](auto& args) { args.causal = 1, args.seqused_q = args.seqused_k = args.cu_seqlens_q; });
+    check([](auto& args) { args.total_k = 0, args.k.data = args.v.data = nullptr; });
+    check([](auto& args) { args.batch = 0; });
+    check([](auto& args) { args.total_q = 1, args.q.sequence_stride = 3; });
+    check([](auto& args) { --args.size; });
+    check([](auto& args) { args.head_dim = 96; });
+    check([](auto& args) { args.kv_heads = 3; });
+    check([](auto& args) { args.total_k = -1; });
+    check([](auto& args) { args.batch = 1 << 23; });
+    check([](auto& args) { args.workspace_bytes -= 1; });
+    check([](auto& args) { args.workspace = memory + 64; });
+    check([](auto& args) { args.cu_seqlens_k = nullptr; });
+    check([](auto& args) { args.q.data = nullptr; });
+    check([](auto& args) { args.v.head_stride = 120; });
+    check([](auto& args) { args.k.sequence_stride = int64_t{1} << 33; });
+    check([](auto& args) { args.out.sequence_stride = 4; });
+    print_result("packed", flashcore_e4m3_varlen_workspace_bytes(nullptr), true);
+    check_size("packed", flashcore_e4m3_varlen_workspace_bytes, e4m3_varlen(), [](auto& args) { args.head_dim = 72; });
+    check_size("packed", flashcore_e4m3_varlen_workspace_bytes, e4m3_varlen(), [](auto& args) { args.workspace = nullptr; });
 }
 
 template <class Change>
@@ -369,6 +405,8 @@ int main() {
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.dtype = 3; });
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.head_dim = 192; });
     check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.values = nullptr; });
+    std::printf("launched %d\n", runtime::launched);
+    check_e4m3_varlen();
     std::printf("launched %d\n", runtime::launched);
 
     print_result("varlen", flashcore_attention_varlen_workspace_bytes(nullptr), true);

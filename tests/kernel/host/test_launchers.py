@@ -126,6 +126,29 @@ transpose 1 dtype: must be from 0 to 2, but is 3
 transpose 1 head_dim: must be 64, 128 or 256 for E4M3, but is 192
 transpose 1 values: must not be a null pointer
 """
+REFUSED_BY_PACKED = """\
+packed 0
+packed 0
+packed 0
+packed 0
+packed 0
+packed 1 size: must be N, but is N. Use a library and a binding of the same version
+packed 1 head_dim: must be 64, 128 or 256 for E4M3, but is 96
+packed 1 heads: must be a multiple of kv_heads (3), but is 4
+packed 1 total_k: must be from 0 to 1073741824, but is -1
+packed 1 total_k: total_k + 128 * batch must not exceed 2^30, but is 1073742080
+packed 1 workspace_bytes: must be at least 131328, but is 131327
+packed 1 workspace: must be aligned to 128 bytes, but is 64 bytes past a multiple
+packed 1 cu_seqlens_k: must not be a null pointer
+packed 1 q: must not be a null pointer
+packed 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+packed 1 k: the sequence stride must be below 2^33 bytes, but is 8589934592 bytes
+packed 1 out: the sequence stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+packed -1 arguments: must not be a null pointer
+packed -1 head_dim: must be 64, 128 or 256 for E4M3, but is 72
+packed 131328
+launched 48
+"""
 WORKSPACES = """\
 varlen -1 arguments: must not be a null pointer
 decode -1 arguments: must not be a null pointer
@@ -159,7 +182,8 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n" + COMBINED
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 30\n" + REFUSED_BY_E4M3 + "launched 40\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 30\n" + REFUSED_BY_E4M3 + "launched 40\n"
+    expected += REFUSED_BY_PACKED + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

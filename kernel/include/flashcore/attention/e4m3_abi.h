@@ -49,6 +49,48 @@ struct FlashcoreE4m3Arguments {
 
 FLASHCORE_API int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* arguments);
 
+// Sequences of different lengths with packed rows, as FlashcoreVarlenArguments in attention/abi.h. Sequences must not overlap.
+struct FlashcoreE4m3VarlenArguments {
+    uint32_t size;
+    int32_t device;
+    int32_t causal;  // aligned to the bottom right of every sequence
+    int32_t max_ctas;
+    float scale;
+    int32_t reserved;
+    int64_t batch;  // number of sequences
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t total_q;     // rows of q and out
+    int64_t total_k;     // rows of k and v
+    int64_t head_dim;    // 64, 128 or 256
+    FlashcoreOperand q;  // batch_stride is not used
+    FlashcoreOperand k;
+    FlashcoreOperand v;
+    FlashcoreOperand out;         // bf16
+    const int32_t* cu_seqlens_q;  // (batch + 1), on the device, like all arrays here
+    const int32_t* cu_seqlens_k;
+    const int32_t* seqused_q;  // (batch), how many of a sequence's first rows count, or null for all
+    const int32_t* seqused_k;
+    const float* q_scale;  // one factor of each (sequence, KV head). Null: 1
+    const float* k_scale;
+    const float* v_scale;
+    float* lse;       // (heads, total_q), contiguous, or null
+    void* workspace;  // aligned to 128 bytes, used by one launch at a time, needs no initial value
+    int64_t workspace_bytes;
+    void* stream;
+    int64_t q_scale_batch_stride;
+    int64_t q_scale_head_stride;
+    int64_t k_scale_batch_stride;
+    int64_t k_scale_head_stride;
+    int64_t v_scale_batch_stride;
+    int64_t v_scale_head_stride;
+};
+
+FLASHCORE_API int flashcore_e4m3_varlen(const FlashcoreE4m3VarlenArguments* arguments);
+
+// Bytes of device memory that such a launch needs. Only batch, kv_heads, total_k and head_dim matter. -1 if these are refused.
+FLASHCORE_API int64_t flashcore_e4m3_varlen_workspace_bytes(const FlashcoreE4m3VarlenArguments* arguments);
+
 // Transposes values and permutes them (attention/value_order.h) to E4M3 (batch, kv_heads, head_dim, sk rounded up to 128), contiguous.
 // Values of 16 bits are divided by their factor, clamped to +-448 and rounded to the nearest.
 struct FlashcoreE4m3TransposeArguments {

@@ -77,15 +77,18 @@ __device__ __forceinline__ int find_sequence_info(const Params& params, int inde
 
 // Tiles run through the sequences in groups. Within a group the last query tile of every sequence comes first. Under a causal
 // mask it is the longest, so short tiles fill the end. The keys and values of a group fit in L2 together. In a varlen batch the
-// members of a group are heads of one sequence, and sequences with more keys come first.
+// members of a group are heads of one sequence, and sequences with more keys come first. `found` takes the number of the tile's
+// sequence info.
 //
 // The causal mask is aligned to the bottom right: the last query sees every key.
 template <bool kCausal>
-__device__ __forceinline__ ProducerTile tile_at(const Params& params, int index, int tile_m) {
+__device__ __forceinline__ ProducerTile tile_at(const Params& params, int index, int tile_m, int* found = nullptr) {
     Schedule schedule = params.schedule;
     SequenceInfo info{0, 0, 0, 0, 0, params.sq, params.sk};
     if (params.sequence_infos != nullptr) {
-        info = params.sequence_infos[find_sequence_info(params, index)];
+        const int number = find_sequence_info(params, index);
+        if (found != nullptr) *found = number;
+        info = params.sequence_infos[number];
         schedule = {0, info.row_tiles, params.heads, info.group};
         index -= info.first_tile;
     }

@@ -68,23 +68,29 @@ __device__ __forceinline__ SequenceInfo info_with_tile_count(const BatchOf<kPage
     return {row_tiles * batch.heads, row_tiles, group, q.end, k.end, q.length, k.length};
 }
 
-template <int kThreads, bool kPaged>
-__device__ __forceinline__ void prepare(const BatchOf<kPaged>& batch) {
-    __shared__ int bucket_offsets[kLengthBuckets];  // sequences of each bucket, then the index of its next sequence
+// One thread per bucket. A CTA of fewer threads has wider buckets. A batch of another type also wants to know which sequence each
+// sequence info belongs to.
+template <int kThreads, bool kPaged, class Batch>
+__device__ __forceinline__ void prepare(const Batch& batch) {
+    constexpr int kBuckets = kThreads < kLengthBuckets ? kThreads : kLengthBuckets;
+    constexpr int kWidth = kLengthBuckets / kBuckets;
+    __shared__ int bucket_offsets[kBuckets];  // sequences of each bucket, then the index of its next sequence
     __shared__ int warps[kThreads / kWarpThreads];
-    static_assert(kLengthBuckets <= kThreads, "one thread per bucket");
+    static_assert(kBuckets * kWidth == kLengthBuckets, "buckets are equally wide");
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread < kLengthBuckets) bucket_offsets[thread] = 0;
+    if (thread < kBuckets) bucket_offsets[thread] = 0;
     __syncthreads();
     for (int i = thread; i < batch.batch; i += kThreads)
-        atomicAdd(&bucket_offsets[length_bucket(key_range<kPaged>(batch.k, i).length)], 1);
+        atomicAdd(&bucket_offsets[length_bucket(key_range<kPaged>(batch.k, i).length) / kWidth], 1);
     __syncthreads();
-    const int bucket_offset = block_scan<kThreads>(thread < kLengthBuckets ? bucket_offsets[thread] : 0, warps).exclusive;
-    if (thread < kLengthBuckets) bucket_offsets[thread] = bucket_offset;
+    const int bucket_offset = block_scan<kThreads>(thread < kBuckets ? bucket_offsets[thread] : 0, warps).exclusive;
+    if (thread < kBuckets) bucket_offsets[thread] = bucket_offset;
     __syncthreads();
     for (int i = thread; i < batch.batch; i += kThreads) {
         const SequenceInfo info = info_with_tile_count<kPaged>(batch, i);
-        batch.sequence_infos[atomicAdd(&bucket_offsets[length_bucket(info.sk)], 1)] = info;
+        const int place = atomicAdd(&bucket_offsets[length_bucket(info.sk) / kWidth], 1);
+        batch.sequence_infos[place] = info;
+        if constexpr (!std::is_same_v<Batch, BatchOf<kPaged>>) batch.sequences[place] = i;
     }
     __syncthreads();
     int tiles = 0;

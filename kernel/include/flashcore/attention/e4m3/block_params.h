@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "flashcore/attention/params.h"
+#include "flashcore/attention/e4m3/forward_params.h"
 
 namespace flashcore::attention::e4m3 {
 
@@ -28,6 +28,6 @@ struct BlockParams : Fp8Params {
 using BlockVariant = Variant<Config, BlockParams>;
 
 template <class Tuning>
-using ParamsFor = std::conditional_t<Tuning::softmax.block_scales, BlockParams, Fp8Params>;
+using ParamsFor = std::conditional_t<Tuning::softmax.block_scales, BlockParams, ForwardParams>;
 
 }  // namespace flashcore::attention::e4m3

@@ -273,21 +273,34 @@ private:
         const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
         coordinate_ = {tile.row + thread_row(), tile.head, tile.batch};
         visible_ = visible_keys<kConfig.causal>(tile, thread_row());
-        const int kv_head = quotient(tile.head, params_.heads_per_kv_head);
         if constexpr (kBlockScales) {
             const HeadFactors factors(params_.q_blocks, tile.batch, quotient(tile.head, params_.heads_per_q_factor));
             const int block = min(tile.row / kFactorRows + ping_pong_.warpgroup, (params_.sq - 1) / kFactorRows);
             row_factor_ = params_.score_sign * params_.scale_log2 * factors[block];
             unmasked_n_blocks_ = sm90::uniform(work.unmasked);
         } else {
-            score_factor_ = score_factor(
-                params_, descale(params_.q_descale, tile.batch, kv_head) * descale(params_.k_descale, tile.batch, kv_head));
+            score_factor_ = score_factor(params_, factor_of_scores(place_of(tile.head)));
             unmasked_n_blocks_ = sm90::uniform(score_factor_.sign == kUnchanged ? work.unmasked : 0);
         }
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
         query_ = next_query_;
         next_query_.advance();
         skip_blocks(sm90::uniform(work.fully_masked));
+    }
+
+    // What the producer sends in the place of a head (ForwardParams::head_bits).
+    struct FactorPlace {
+        int sequence;
+        int head;
+        int kv_head;
+    };
+    __device__ __forceinline__ FactorPlace place_of(int head_and_sequence) const {
+        const int head = head_and_sequence & ((1 << params_.head_bits) - 1);
+        return {head_and_sequence >> params_.head_bits, head, quotient(head, params_.heads_per_kv_head)};
+    }
+    __device__ __forceinline__ float factor_of_scores(const FactorPlace& place) const {
+        return descale(params_.q_descale, place.sequence, place.kv_head) *
+               descale(params_.k_descale, place.sequence, place.kv_head);
     }
 
     // KV blocks that only other warpgroups of the tile need.
@@ -321,15 +334,15 @@ private:
 
     template <bool kExactSums>
     __device__ __forceinline__ void store(State state) {
-        const int kv_head = quotient(coordinate_.head, params_.heads_per_kv_head);
         constexpr float kLn2 = 0.693147180559945309f;
         float of_maxima = kLn2;
         float of_values = 1.0f;
+        RowCoordinate coordinate = coordinate_;
         if constexpr (!kBlockScales) {
-            const float of_scores =
-                descale(params_.q_descale, coordinate_.batch, kv_head) * descale(params_.k_descale, coordinate_.batch, kv_head);
-            of_maxima = params_.scale * fabsf(of_scores);
-            of_values = descale(params_.v_descale, coordinate_.batch, kv_head);
+            const FactorPlace place = place_of(coordinate_.head);
+            of_maxima = params_.scale * fabsf(factor_of_scores(place));
+            of_values = descale(params_.v_descale, place.sequence, place.kv_head);
+            coordinate.head = place.head;
         }
         Rescale inverse;
 #pragma unroll
@@ -346,8 +359,8 @@ private:
             finished.row_max[r] = state.row_max[r];
             finished.row_sum[r] = state.row_sum[r];
         }
-        store_fp8_lse(params_, coordinate_, finished, of_maxima, lane_);
-        store_permuted_rows(params_, coordinate_, output_, inverse, lane_);
+        store_fp8_lse(params_, coordinate, finished, of_maxima, lane_);
+        store_permuted_rows(params_, coordinate, output_, inverse, lane_);
     }
 
     __device__ __forceinline__ void make_uniform() {

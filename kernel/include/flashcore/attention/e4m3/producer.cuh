@@ -13,25 +13,43 @@ class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr bool kBlockScales = Tuning::softmax.block_scales;
+    static constexpr bool kVarlen = !kBlockScales;
 
     __device__ __forceinline__ Producer(const ParamsFor<Tuning>& params, Storage<Tuning>& shared)
         : params_(params), shared_(shared), scheduler_(params) {}
 
     __device__ __forceinline__ void run() {
+        if constexpr (kVarlen) shared_.head_and_sequence = 0;
         for (int index = scheduler_.get_next(); index != kNoTile; index = scheduler_.get_next()) {
-            shared_.producer_tile = tile_at<kConfig.causal>(params_, index, kConfig.tile_m);
-            load(shared_.producer_tile.tile);
+            int number = 0;
+            shared_.producer_tile = tile_at<kConfig.causal>(params_, index, kConfig.tile_m, &number);
+            if constexpr (kVarlen) find_sequence(number);
+            load(shared_.producer_tile);
         }
         for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
             send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
     }
 
 private:
+    // The sequence of the tile's factors, and its values.
+    __device__ __forceinline__ void find_sequence(int number) {
+        const ProducerTile& next = shared_.producer_tile;
+        int sequence = next.tile.batch;
+        int first_value = 0;
+        if (params_.sequence_infos != nullptr) {
+            sequence = params_.sequences[number];
+            first_value = first_value_block(next.kv_batch + next.first_key - kBatchRows, sequence) * kTileN;
+        }
+        shared_.head_and_sequence = next.tile.head | sequence << params_.head_bits;
+        shared_.first_value = first_value;
+    }
+
     // The keys of block j before the values of block j + 1. The first keys do not wait for the slot of the query.
-    __device__ __forceinline__ void load(const Tile& tile) {
+    __device__ __forceinline__ void load(const ProducerTile& next) {
+        const Tile& tile = next.tile;
         const int n_blocks = needed_blocks<Tuning>(params_, tile, 0, kConfig.tile_m).end;
         const int kv_head = quotient(tile.head, params_.heads_per_kv_head);
-        const int batch = tile.batch;
+        const int batch = kVarlen ? next.kv_batch : tile.batch;
         if constexpr (kBlockScales) read_first_factors(n_blocks, kv_head, batch);
         if (n_blocks > 0) load_keys(n_blocks - 1, kv_head, batch);
         load_query(tile);
@@ -48,7 +66,8 @@ private:
             v_.wait_empty(shared_.v_ring);
             if constexpr (kBlockScales) shared_.v_factor[v_.slot] = v_factor;
             uint64_t* full = v_.arrive_and_expect_tx(shared_.v_ring, value_bytes(kConfig));
-            ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, n_block * kTileN, 0, kv_head, batch, 0);
+            const int first_value = kVarlen ? shared_.first_value : 0;
+            ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, first_value + n_block * kTileN, 0, kv_head, batch, 0);
             v_.advance();
         }
     }
@@ -57,7 +76,8 @@ private:
         k_.wait_empty(shared_.k_ring);
         if constexpr (kBlockScales) shared_.k_factor[k_.slot] = k_factor_;
         uint64_t* full = k_.arrive_and_expect_tx(shared_.k_ring, key_bytes(kConfig));
-        load_columns<kTileN>(shared_.k[k_.slot], &params_.k, full, n_block * kTileN, kv_head, batch);
+        const int first_key = kVarlen ? shared_.producer_tile.first_key : 0;
+        load_columns<kTileN>(shared_.k[k_.slot], &params_.k, full, first_key + n_block * kTileN, kv_head, batch);
         k_.advance();
     }
 
@@ -95,7 +115,7 @@ private:
 #pragma unroll
         for (int column = 0; column < padded_columns(kConfig); column += kAtomColumns) {
             ptx::tma_load_5d(shared + column / kAtomColumns * sm90::atom_column_bytes(kRows), map, full, column, row, head, batch,
-                             0);
+                             kVarlen ? params_.wrap : 0);
         }
     }
 
@@ -103,6 +123,7 @@ private:
     __device__ __forceinline__ uint64_t* send_tile(int warpgroup, const Tile& tile, uint32_t bytes) {
         q_.wait_empty(shared_.q_ring[warpgroup]);
         shared_.tile[warpgroup][q_.slot] = {tile.row, tile.head, tile.batch, tile.rows, tile.visible};
+        if constexpr (kVarlen) shared_.tile[warpgroup][q_.slot].head = shared_.head_and_sequence;
         return q_.arrive_and_expect_tx(shared_.q_ring[warpgroup], bytes);
     }
 

@@ -1,10 +1,13 @@
 // Transposes and permutes values of any number of 64 columns for E4M3 (attention/value_order.h). One CTA per 128 keys and kColumns.
+// In a varlen batch the first CTA also lays out the batch for attention, so that no other launch is needed.
 //
 // A thread takes words of four neighbouring columns of 16 keys, transposes four 4 x 4 blocks of bytes, and writes 16 keys of four rows.
 #pragma once
 
+#include "flashcore/attention/e4m3/forward_params.h"
 #include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/fp8.cuh"
+#include "flashcore/attention/varlen_prepare.cuh"
 #include "flashcore/attention/value_order.h"
 #include "flashcore/core/element.cuh"
 #include "flashcore/core/launch.cuh"
@@ -44,12 +47,44 @@ __device__ __forceinline__ uint32_t load_four(const Source* row, float factor) {
     }
 }
 
+// The rows of a block's keys, from `first` on. Those from `end` on are not of its sequence.
+struct KeyRows {
+    int first;
+    int end;
+};
+
+// In a varlen batch a block belongs to the last sequence whose first block does not come after it. Each lane of a warp looks at one
+// sequence, then at one of those between two lanes.
+__device__ __forceinline__ KeyRows find_rows(const PackedBatch& packed, int block) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    int sequence = 0;
+    for (int count = packed.batch; count > 1;) {
+        const int step = (count + kWarpThreads - 1) / kWarpThreads;
+        const int offset = lane * step;
+        bool begins = false;
+        if (offset < count) {
+            const int first_row = clamp(__ldg(packed.k.cu_seqlens + sequence + offset), 0, packed.k.total);
+            begins = first_value_block(first_row, sequence + offset) <= block;
+        }
+        const int passed = max(__popc(__ballot_sync(kFullWarpMask, begins)) - 1, 0) * step;
+        sequence += passed;
+        count = min(step, count - passed);
+    }
+    const SequenceRange range = sequence_range(packed.k, sequence);
+    const int first_row = range.end - range.length;
+    const int first_key = (block - first_value_block(first_row, sequence)) * kValueKeys;
+    return {first_row + first_key, first_key < 0 ? 0 : range.end};
+}
+
 template <class Source, int kThreads, int kColumns>
 __device__ __forceinline__ void transpose_values(const TransposeParams& params) {
     constexpr int kWords = kColumns / 4;
     constexpr int kGroups = kValueKeys / kGroupKeys;
     static_assert(kThreads == kWords * kGroups && kWords == 16, "a thread per word and group of keys");
     __shared__ uint32_t tile[kValueKeys * (kWords + 1)];
+    if constexpr (std::is_same_v<Source, E4m3>) {
+        if (params.packed.sequence_infos != nullptr && blockIdx.x == 0) prepare<kThreads, false>(params.packed);
+    }
     const int parts = params.head_dim / kColumns;
     const int part = static_cast<int>(blockIdx.x) % parts;
     const int number = static_cast<int>(blockIdx.x) / parts;
@@ -57,6 +92,13 @@ __device__ __forceinline__ void transpose_values(const TransposeParams& params) 
     const int sequence = number / params.blocks;
     const int batch = sequence / params.kv_heads;
     const int head = sequence - batch * params.kv_heads;
+    KeyRows rows_of_keys{block * kValueKeys, params.sk};
+    if constexpr (std::is_same_v<Source, E4m3>) {
+        if (params.packed.sequence_infos != nullptr) {
+            rows_of_keys = find_rows(params.packed, block);
+            if (rows_of_keys.first >= rows_of_keys.end) return;  // the sequence has no such block
+        }
+    }
     const float factor = std::is_same_v<Source, E4m3> ? 1.0f : descale(params.v_descale, batch, head);
     const Source* v =
         static_cast<const Source*>(params.v) + batch * params.batch_stride + head * params.head_stride + part * kColumns;
@@ -64,9 +106,9 @@ __device__ __forceinline__ void transpose_values(const TransposeParams& params) 
     for (int i = threadIdx.x; i < kValueKeys * kWords; i += kThreads) {
         const int key = i / kWords;
         const int word = i % kWords;
-        const int position = block * kValueKeys + key;
+        const int position = rows_of_keys.first + key;
         tile[word_place<kWords>(key, word)] =
-            position < params.sk ? load_four(v + position * params.sequence_stride + 4 * word, factor) : 0u;
+            position < rows_of_keys.end ? load_four(v + position * params.sequence_stride + 4 * word, factor) : 0u;
     }
     __syncthreads();
     const int group = static_cast<int>(threadIdx.x) % kGroups;

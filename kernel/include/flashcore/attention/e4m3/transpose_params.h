@@ -2,11 +2,18 @@
 #pragma once
 
 #include "flashcore/attention/transpose_params.h"
+#include "flashcore/attention/varlen.h"
 
 namespace flashcore::attention::e4m3 {
 
+// A varlen batch, which the first CTA lays out for attention. Its values count as one sequence of `blocks` blocks.
+struct PackedBatch : VarlenBatch {
+    int* sequences;  // ForwardParams::sequences
+};
+
 struct TransposeParams : attention::TransposeParams {
     int head_dim;
+    PackedBatch packed;  // null sequence_infos: sequences of equal length
 };
 using TransposeVariant = Variant<TransposeConfig, TransposeParams>;
 
