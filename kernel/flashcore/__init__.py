@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flashcore._decode import decode
     from flashcore._decode_varlen import decode_varlen
     from flashcore._e4m3 import attention_e4m3, transpose_values
+    from flashcore._e4m3_varlen import attention_e4m3_varlen
     from flashcore._flash import flash_attn_func, flash_attn_varlen_func
     from flashcore._kvcache import flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
@@ -27,6 +28,7 @@ __all__ = [
     "LibraryError",
     "attention",
     "attention_e4m3",
+    "attention_e4m3_varlen",
     "attention_varlen",
     "decode",
     "decode_varlen",
@@ -43,6 +45,7 @@ __all__ = [
 _MODULES = {
     "attention": "_attention",
     "attention_e4m3": "_e4m3",
+    "attention_e4m3_varlen": "_e4m3_varlen",
     "attention_varlen": "_varlen",
     "decode": "_decode",
     "decode_varlen": "_decode_varlen",

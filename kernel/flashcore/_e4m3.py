@@ -1,4 +1,4 @@
-"""Attention forward in E4M3 on torch tensors. The tensor cores take values only transposed, so a kernel transposes them first."""
+"""Attention forward in E4M3 on torch tensors."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def transpose_values(v: torch.Tensor, v_scale: torch.Tensor | None = None) -> to
 
 
 def _needs_filling(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Return whether all have the same head dimension below 256, and no kernel has it. What is wrong otherwise, the kernel names."""
+    # all have the same head dimension below 256, and no kernel has it. What is wrong otherwise, the kernel names
     if any(not isinstance(x, torch.Tensor) or x.dtype is not BYTE or x.dim() != RANK for x in (q, k, v)):
         return False
     head_dim = q.shape[-1]
@@ -177,7 +177,6 @@ def _permute(v: torch.Tensor) -> torch.Tensor:
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, *scales, lse = tensors
     causal, scale, transposed, max_ctas = options
     for name, tensor in (("q", q), ("k", k), ("v", v)):

@@ -14,6 +14,7 @@ import torch
 from flashcore import ops
 from flashcore._attention import attention
 from flashcore._e4m3 import attention_e4m3
+from flashcore._e4m3_varlen import attention_e4m3_varlen
 from flashcore._tensors import Result, count_multiprocessors, to_float, to_int
 from flashcore._varlen import attention_varlen
 
@@ -102,17 +103,25 @@ def flash_attn_varlen_func(
 
     ``max_seqlen_q`` and ``max_seqlen_k`` serve the backward. The rest is as in ``flash_attn_func``.
     """
-    values = (qv, q_descale, k_descale, v_descale)
-    if values != _DEFAULTS:
-        refuse_unsupported(_PREFILL, values)
+    is_e4m3, scales = getattr(q, "dtype", None) is torch.float8_e4m3fn, (q_descale, k_descale, v_descale)
+    if is_e4m3:
+        refuse_unsupported(_E4M3, (qv, window_size, attention_chunk, softcap, sinks))
+    elif (qv, *scales) != _DEFAULTS:
+        refuse_unsupported(_PREFILL, (qv, *scales))
     if num_splits != 1:
         to_int(num_splits, "num_splits")
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         out, lse = ops.FWD(
-            q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None, None, None, None, max_seqlen_q, max_seqlen_k,
+            q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None, *scales, max_seqlen_q, max_seqlen_k,
             to_scale(softmax_scale), causal, 1, sm_margin, *to_window(window_size), attention_chunk, softcap, sinks,
         )  # fmt: skip
         return (out, lse) if return_attn_probs else out
+    if is_e4m3:
+        return attention_e4m3_varlen(
+            q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale,
+            v_scale=v_descale, seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs,
+            max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
+        )  # fmt: skip
     return attention_varlen(
         q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
         seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs,

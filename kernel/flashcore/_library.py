@@ -16,7 +16,12 @@ ENTRY_POINTS = {
     "attention": ("flashcore_attention_forward", "flashcore_attention_varlen", "flashcore_attention_varlen_workspace_bytes"),
     "combine": ("flashcore_combine",),
     "decode": ("flashcore_decode", "flashcore_decode_workspace_bytes"),
-    "e4m3": ("flashcore_e4m3_forward", "flashcore_e4m3_transpose"),
+    "e4m3": (
+        "flashcore_e4m3_forward",
+        "flashcore_e4m3_transpose",
+        "flashcore_e4m3_varlen",
+        "flashcore_e4m3_varlen_workspace_bytes",
+    ),
     "stream": ("flashcore_stream_axpy",),
 }
 """The exports of each operation, functions of one pointer. A library with the first one has the operation."""

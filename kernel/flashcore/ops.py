@@ -76,6 +76,19 @@ def compute(
             (q, k, v, *new), lengths=used_k, page_table=table, cu_seqlens_q=cu_q, max_seqlen_q=max_q, scales=tuple(scales),
             splits=splits, out=out, lse=lse, new_starts=new_starts, padding=padding, local=local, **shared,
         )  # fmt: skip
+    if is_packed and q.dtype is torch.float8_e4m3fn:
+        factors = dict(zip(("q_scale", "k_scale", "v_scale"), scales, strict=True))
+        return _attend_packed_e4m3(
+            (q, k, v, cu_q, cu_k),
+            table,
+            local.name_options(),
+            seqused_q=used_q,
+            seqused_k=used_k,
+            out=out,
+            lse=lse,
+            **factors,
+            **shared,
+        )
     shared |= local.name_options()
     for name, factor in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
         if factor is not None:
@@ -85,6 +98,15 @@ def compute(
             q, k, v, cu_q, cu_k, seqused_q=used_q, seqused_k=used_k, page_table=table, out=out, lse=lse, **shared
         )  # fmt: skip
     return attention(q, k, v, out=out, lse=lse, **shared)
+
+
+def _attend_packed_e4m3(tensors: Tensors, table: Any, limits: Any, **options: Any) -> Any:
+    from flashcore._e4m3_varlen import attention_e4m3_varlen
+
+    if table is not None or limits:
+        name = "page_table" if table is not None else "window_size, attention_chunk, softcap, sinks"
+        raise NotImplementedError(f"{name}: FlashCore takes none with packed rows of E4M3. Pass the default")
+    return attention_e4m3_varlen(*tensors, **options)
 
 
 def _fwd(q: Any, k: Any, v: Any, *rest: Any) -> Any:

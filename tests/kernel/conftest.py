@@ -49,6 +49,7 @@ class Kernels:
         return WORKSPACE_BYTES
 
     flashcore_attention_varlen_workspace_bytes = flashcore_decode_workspace_bytes
+    flashcore_e4m3_varlen_workspace_bytes = flashcore_decode_workspace_bytes
 
     def flashcore_error_string(self) -> bytes:
         return b"splits: must not be negative"
@@ -70,7 +71,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def _import_bindings() -> SimpleNamespace:
     import flashcore
-    from flashcore import _attention, _decode, _e4m3, _flash, _launch, _library, _tensors, _varlen
+    from flashcore import _attention, _decode, _e4m3, _e4m3_varlen, _flash, _launch, _library, _tensors, _varlen
 
     kernels = Kernels()
     kernels.structures = {
@@ -79,6 +80,7 @@ def _import_bindings() -> SimpleNamespace:
         "flashcore_decode": _decode.Arguments,
         "flashcore_e4m3_forward": _e4m3.Arguments,
         "flashcore_e4m3_transpose": _e4m3.TransposeArguments,
+        "flashcore_e4m3_varlen": _e4m3_varlen.Arguments,
     }
     _library._libraries.update({"attention": kernels, "decode": kernels, "e4m3": kernels})  # type: ignore[dict-item]
     modules: dict[str, ModuleType] = {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "flashcore/attention/abi.h"
+#include "flashcore/attention/e4m3_abi.h"
 #include "flashcore/combine/abi.h"
 #include "flashcore/core/status.h"
 #include "flashcore/decode/abi.h"
@@ -45,6 +46,10 @@ void merge_row(const FlashcoreCombineArguments& args, int64_t batch, int64_t row
 }
 
 }  // namespace
+
+extern "C" int flashcore_e4m3_forward(const FlashcoreE4m3Arguments* args) { return launch(*args); }
+extern "C" int flashcore_e4m3_varlen(const FlashcoreE4m3VarlenArguments* args) { return launch(*args); }
+extern "C" int64_t flashcore_e4m3_varlen_workspace_bytes(const FlashcoreE4m3VarlenArguments*) { return 256; }
 
 extern "C" int flashcore_combine(const FlashcoreCombineArguments* args) {
     ++launches;

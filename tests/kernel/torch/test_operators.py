@@ -64,6 +64,32 @@ def test_replayed_launches_borrow_pythons_workspace(operators: SimpleNamespace) 
     assert workspace[2][0].item() == before + 2
 
 
+def test_packed_rows_of_e4m3_give_bfloat16(operators: SimpleNamespace) -> None:
+    torch, calls = operators.torch, 3
+    q, starts = make(operators, 16, 4, 64).to(torch.float8_e4m3fn), torch.tensor([0, 5, 16], dtype=torch.int32)
+    factor = torch.ones(2, 4)
+    before = operators.kernels.standin_launches()
+    for _ in range(calls):
+        v = make(operators, 16, 4, 64).to(torch.float8_e4m3fn)
+        out, lse = operators.ops.fwd(q, q, v, starts, starts, q_descale=factor, softmax_scale=0.25)
+        assert (out.dtype, out.shape, lse.shape, first(lse)) == (torch.bfloat16, q.shape, (4, 16), 0.25)
+        assert out.view(torch.uint8)[0, 0, :2].equal(v.view(torch.uint8)[0, 0, :2])
+    assert operators.kernels.standin_launches() == before + calls
+    with torch.device("meta"):
+        meta = operators.ops.fwd(*(torch.empty_like(x, device="meta") for x in (q, q, q, starts, starts)))
+    assert (meta[0].dtype, meta[0].shape) == (torch.bfloat16, q.shape)
+
+
+@pytest.mark.parametrize(("name", "value"), [("softcap", 30.0), ("window_size_left", 64)])
+def test_packed_rows_of_e4m3_have_no_limits(operators: SimpleNamespace, name: str, value: float) -> None:
+    q, starts = (
+        make(operators, 16, 4, 64).to(operators.torch.float8_e4m3fn),
+        operators.torch.tensor([0, 16], dtype=operators.torch.int32),
+    )
+    with pytest.raises(RuntimeError, match=r"^window_size, attention_chunk, softcap, sinks: "):
+        operators.ops.fwd(q, q, q, starts, starts, **{name: value})
+
+
 def test_results_go_to_the_callers_tensors(operators: SimpleNamespace) -> None:
     q, out = make(operators, 2, 8, 4, 64), make(operators, 2, 8, 4, 64)
     lse = operators.torch.zeros(2, 4, 8)
