@@ -2,7 +2,7 @@
 
 Parameters: ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d`` (64, 128 or 256, default 128), ``causal``, ``max_ctas``, ``input`` (draws.py, or ``ones``: values of 1
 plus noise of 0.05, whose sums lose what the tensor cores cut off), ``values`` (e4m3, or fp16 or bf16, which the transposition rounds), ``blocks`` (a
-scale for each block of rows).
+scale for each block of rows), ``lengths`` (varlen.py. Unequal ones are packed).
 
 Tensors are bytes. Their scales are powers of two. PyTorch's own result rounds its probabilities to E4M3 too, relative to the largest of
 a row, and adds in float32. It is what two exact levels of accumulation would give. Its scores keep 12 bits, which gives about the error of
@@ -31,7 +31,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, fp8 = _load_neighbour("draws"), _load_neighbour("fp8")
+draws, fp8, packed, varlen = (_load_neighbour(name) for name in ("draws", "fp8", "e4m3_packed", "varlen"))
 HEAD_DIMS = (64, 128, 256)
 OUT_BYTES, LSE_BYTES = 2, 4
 MMA_COLUMNS, SCORE_BITS = 32, 12
@@ -49,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "input": "normal",
     "values": "e4m3",
     "blocks": False,
+    "lengths": "equal",
 }
 ROWS = {"q": 64, "k": 128, "v": 128}
 """Rows of a block that has a scale of its own."""
@@ -77,15 +78,21 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one workload. Transposing reads and writes the values once more."""
     p = _complete(params)
-    rows = min(p["sq"], p["sk"])  # that see a key
-    pairs = rows * (rows + 1) // 2 + (p["sk"] - rows) * rows if p["causal"] else p["sq"] * p["sk"]
-    queries, keys = p["b"] * p["h"] * p["sq"], p["b"] * p["hkv"] * p["sk"]
+    lengths = varlen.LENGTHS[p["lengths"]](p)
+    pairs = sum(_count_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
+    keys = sum(sk for _, sk in lengths)
     entry = f"flashcore_e4m3_{'block' if p['blocks'] else 'fwd'}_d{p['d']}_{'causal' if p['causal'] else 'full'}"
+    is_transposed = keys > 0 or p["lengths"] != "equal"  # the same kernel lays packed rows out
     return {
-        "flops": 4.0 * p["d"] * p["b"] * p["h"] * pairs,
-        "bytes": float(queries * (p["d"] * (1 + OUT_BYTES) + LSE_BYTES) + 4 * keys * p["d"]),
-        "entries": [f"flashcore_e4m3_transpose_{p['values']}", entry] if keys else [entry],
+        "flops": 4.0 * p["d"] * p["h"] * pairs,
+        "bytes": packed.count_bytes(p, lengths, OUT_BYTES, LSE_BYTES),
+        "entries": [f"flashcore_e4m3_transpose_{p['values']}", entry] if is_transposed else [entry],
     }
+
+
+def _count_pairs(sq: int, sk: int, *, causal: bool) -> int:
+    rows = min(sq, sk)  # that see a key
+    return rows * (rows + 1) // 2 + (sk - rows) * rows if causal else sq * sk
 
 
 def load(library: pathlib.Path) -> None:
@@ -104,15 +111,18 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     kind = "normal" if p["input"] == "ones" else p["input"]
-    q, k, v = draws.INPUTS[kind]({**p, "scale": 1.0}, generator)
+    q, k, v = draws.INPUTS[kind]({**varlen.packed(p), "scale": 1.0}, generator)
     if p["input"] == "ones":
         v = 1.0 + 0.05 * v
     make = make_block_scale if p["blocks"] else fp8.make_scale
     scales = {f"{name}_scale": make(p, step) for step, name in enumerate("qkv")}
+    options = {key: p[key] for key in ("causal", "max_ctas")}
+    if p["lengths"] != "equal":
+        return {**packed.inputs(p, varlen.LENGTHS[p["lengths"]](p), (q, k, v), scales, fp8), **options}
     q, k = (fp8.quantise(x, spread(scales[f"{name}_scale"], x, ROWS[name])) for name, x in (("q", q), ("k", k)))
     source = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(p["values"])
     v = fp8.quantise(v, spread(scales["v_scale"], v, ROWS["v"])) if source is None else v.to(source)
-    return {"q": q, "k": k, "v": v, **scales, **{key: p[key] for key in ("causal", "max_ctas")}}
+    return {"q": q, "k": k, "v": v, **scales, **options}
 
 
 def make_block_scale(p: Mapping[str, Any], step: int) -> Any:
@@ -134,11 +144,11 @@ def spread(scale: Any, tensor: Any, rows: int) -> Any:
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Allocate ``out`` in bfloat16 and ``lse`` (batch, heads, queries)."""
+    """Allocate ``out`` in bfloat16 and ``lse`` (batch, heads, queries), packed (heads, queries)."""
     import torch
 
-    b, sq, h, _ = inputs["q"].shape
-    lse = torch.empty((b, h, sq), dtype=torch.float32, device=DEVICE)
+    *batch, sq, h, _ = inputs["q"].shape
+    lse = torch.empty((*batch, h, sq), dtype=torch.float32, device=DEVICE)
     return {"out": torch.empty_like(inputs["q"], dtype=torch.bfloat16), "lse": lse}
 
 
@@ -146,6 +156,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Launch once on the current stream."""
     import flashcore
 
+    if "cu_seqlens_q" in inputs:
+        packed.run(inputs, outputs)
+        return
     q, k, v = (inputs[name] for name in "qkv")
     transposed = not fp8.is_fp8(v)
     if transposed:
@@ -160,6 +173,8 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Compute float64 scales with the formula, else round the probabilities to E4M3. Rows that see no key are 0 and -inf."""
     import torch
 
+    if "cu_seqlens_q" in inputs:
+        return packed.reference(inputs, reference)
     q, k, v = (inputs[name] for name in "qkv")
     if not fp8.is_fp8(v):
         v = fp8.quantise(v, inputs["v_scale"].float()[:, None])
@@ -189,9 +204,9 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _multiply(query: Any, keys: Any) -> Any:
-    """Return query @ keys.T, cut after the products of each instruction."""
     import torch
 
+    # query @ keys.T, cut after the products of each instruction
     scores = torch.zeros((len(query), len(keys)), dtype=query.dtype, device=query.device)
     for column in range(0, query.shape[1], MMA_COLUMNS):
         part = slice(column, column + MMA_COLUMNS)
@@ -213,12 +228,13 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
     if p["d"] not in HEAD_DIMS:
         raise ValueError(f"d: must be 64, 128 or 256, is {p['d']!r}")
-    if p["input"] not in INPUTS:
-        raise ValueError(f"input: must be one of {', '.join(INPUTS)}, is {p['input']!r}")
+    for key, choices in (("input", INPUTS), ("lengths", tuple(varlen.LENGTHS)), ("values", SOURCES)):
+        if p[key] not in choices:
+            raise ValueError(f"{key}: must be one of {', '.join(choices)}, is {p[key]!r}")
     if p["blocks"] and p["values"] != SOURCES[0]:
         raise ValueError(f"values: must be {SOURCES[0]} with blocks, is {p['values']!r}")
-    if p["values"] not in SOURCES:
-        raise ValueError(f"values: must be one of {', '.join(SOURCES)}, is {p['values']!r}")
+    if p["lengths"] != "equal" and (p["blocks"] or p["values"] != SOURCES[0]):
+        raise ValueError(f"lengths: must be equal with blocks and with values of 16 bits, is {p['lengths']!r}")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p
