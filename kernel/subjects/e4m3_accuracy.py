@@ -13,6 +13,8 @@ Parameters: ``b``, ``h``, ``hkv``, ``sq``, ``sk``, ``input`` (hostile.py, or ``n
     The log-sum-exp is the only output.
 ``flush``
     Keys that the tensor cores add up before fp32 does. The report shows it. It must be that of the kernel.
+``lengths``
+    Then all parameters are those of e4m3.py.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ FILES = [f"kernel/subjects/{name}.py" for name in ("e4m3", "hostile", "needles")
 FP8_MAX, SMALLEST = 448.0, 1e-30
 HEAD_DIM = 128
 DEVICE = "cuda"
+PACKED = "lengths"
 SCALES = ("q_scale", "k_scale", "v_scale")
 CHOICES = {"against": ("rounded", "original"), "input": (*hostile.INPUTS, "needles")}
 NUMBERS = ("b", "h", "hkv", "sq", "sk")
@@ -68,8 +71,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one launch."""
-    p = complete(params)
-    work: dict[str, Any] = e4m3.problem({name: p[name] for name in NUMBERS})
+    p = params if PACKED in params else {name: complete(params)[name] for name in NUMBERS}
+    work: dict[str, Any] = e4m3.problem(p)
     return work
 
 
@@ -83,6 +86,9 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Draw tensors on the current CUDA device, and round them."""
     import torch
 
+    if PACKED in params:
+        packed: dict[str, Any] = e4m3.inputs(params, seed)
+        return packed
     p = complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     extra: dict[str, Any] = {key: p[key] for key in ("max_ctas", "planted", "only_lse")}
@@ -111,13 +117,16 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_outputs(inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("out",) if "original_q" in inputs else ("lse",) if inputs["only_lse"] else ("out", "lse")
+    return ("out",) if "original_q" in inputs else ("lse",) if inputs.get("only_lse") else ("out", "lse")
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch once on the current stream, and decode needles."""
+    """Launch once, and decode needles."""
     assert _library is not None
     e4m3.load(_library)
+    if "cu_seqlens_q" in inputs:
+        e4m3.run(inputs, outputs)
+        return
     import flashcore
 
     out = flashcore.attention_e4m3(
@@ -135,7 +144,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if "book" in inputs:
         return {"missing": torch.zeros(1, device=inputs["book"].device)}
     if "original_q" not in inputs:
-        results: dict[str, Any] = e4m3.reference({**inputs, "causal": False})
+        results: dict[str, Any] = e4m3.reference({"causal": False, **inputs})
         return {name: results[name] for name in _name_outputs(inputs)}
     q, k, v = (inputs[f"original_{name}"] for name in "qkv")
     if q.dtype == torch.float64:
@@ -187,7 +196,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 
 
 def complete(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the parameters, and add the defaults."""
+    """Add the defaults."""
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
         raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
