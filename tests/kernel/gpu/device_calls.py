@@ -143,6 +143,12 @@ def e4m3(f: Any, m: Maker, d: int = 128) -> Any:
     return f.attention_e4m3(q, k, v, causal=True, q_scale=m(2, 2, dtype=torch.float32).abs(), return_lse=True)
 
 
+def e4m3_packed(f: Any, m: Maker) -> Any:
+    q, k, v = (m(300, heads, 128, dtype=torch.float8_e4m3fn) for heads in (8, 2, 2))
+    starts = m.whole(0, 100, 300)
+    return f.attention_e4m3_varlen(q, k, v, starts, starts, causal=True, q_scale=m(2, 2, dtype=torch.float32).abs())
+
+
 def e4m3_blocks(f: Any, m: Maker) -> Any:
     rounded = f.quantise_e4m3(m(2, 400, 8, 128), m(2, 400, 2, 128), m(2, 400, 2, 128))
     return *(value for value in rounded.values() if isinstance(value, torch.Tensor)), f.attention_e4m3(**rounded, causal=True)
@@ -242,6 +248,7 @@ CALLS: dict[str, Callable[[Any, Maker], Any]] = {
     "e4m3 d64": lambda f, m: e4m3(f, m, 64),
     "e4m3 d256": lambda f, m: e4m3(f, m, 256),
     "e4m3 blocks": e4m3_blocks,
+    "e4m3 packed": e4m3_packed,
     "transpose_values": transpose,
     "quantise": quantise,
     "stream": stream,

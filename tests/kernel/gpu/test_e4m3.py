@@ -151,3 +151,109 @@ def test_shapes(flashcore: Any, queries: int, keys: int, *, causal: bool) -> Non
         check(flashcore, tensors, causal=causal, max_ctas=ctas)
     if not keys:
         assert torch.equal(flashcore.attention_e4m3(*tensors), torch.zeros(2, queries, 4, D, device="cuda").bfloat16())
+
+
+LENGTHS = ((0, 5), (1, 1), (5, 64), (64, 0), (129, 300), (300, 129), (0, 0), (65, 777), (1000, 1100))
+
+
+def count_rows(lengths: Any) -> tuple[Any, Any]:
+    import torch
+
+    starts = torch.tensor([(0, 0), *lengths], device="cuda").cumsum(0).to(torch.int32).T.contiguous()
+    return starts[0].clone(), starts[1].clone()
+
+
+def check_packed(
+    flashcore: Any, lengths: Any, *, heads: tuple[int, int] = (8, 2), gap: int = 0, used: Any = None, factors: Any = (None,) * 3, **options: Any
+) -> None:  # fmt: skip
+    """Compare each sequence alone. ``gap`` rows before, behind and after the used keys of a sequence are NaN, and keep their output."""
+    import torch
+
+    starts = tuple(start + gap for start in count_rows(lengths))
+    rows = [int(start[-1]) + gap for start in starts]
+    tensors = [draw(rows[i > 0], heads[i > 0], D, seed=i) for i in range(3)]
+    counts = [(sq, sk if used is None else min(sk, used[i])) for i, (sq, sk) in enumerate(lengths)]
+    for tensor, which in zip(tensors, (0, 1, 1), strict=True):
+        kept = torch.zeros(len(tensor), dtype=torch.bool, device="cuda")
+        for start, count in zip(starts[which].tolist(), counts, strict=False):
+            kept[start : start + count[which]] = True
+        tensor.view(torch.uint8)[~kept] = 0x7F
+    out = torch.full((rows[0], heads[0], D), 7.0, device="cuda", dtype=torch.bfloat16)
+    lse = torch.full((heads[0], rows[0]), 7.0, device="cuda")
+    lengths_used = None if used is None else torch.tensor([sk for _, sk in counts], dtype=torch.int32, device="cuda")
+    scales = dict(zip(("q_scale", "k_scale", "v_scale"), factors, strict=True))
+    flashcore.attention_e4m3_varlen(*tensors, *starts, seqused_k=lengths_used, out=out, lse=lse, **scales, **options)
+    written = torch.zeros(rows[0], dtype=torch.bool, device="cuda")
+    for i, (row, key, (sq, sk)) in enumerate(zip(starts[0].tolist(), starts[1].tolist(), counts, strict=False)):
+        q, k, v = tensors[0][None, row : row + sq], tensors[1][None, key : key + sk], tensors[2][None, key : key + sk]
+        own = tuple(None if f is None else f[i : i + 1] for f in factors)
+        expected, sums = attend((q, k, v), causal=options.get("causal", False), scale=1 / math.sqrt(D), factors=own)
+        error = (out[row : row + sq].double() - expected[0]).square().sum() / expected.square().sum().clamp(min=1e-30)
+        assert error.sqrt() <= 0.05
+        torch.testing.assert_close(lse[:, row : row + sq].double(), sums[0], rtol=2e-3, atol=2e-3)
+        written[row : row + sq] = True
+    assert (out[~written] == 7).all()
+    assert (lse[:, ~written] == 7).all()
+
+
+@pytest.mark.parametrize("ctas", [0, 3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [(8, 8), (8, 2), (3, 1)])
+def test_packed_sequences(flashcore: Any, heads: tuple[int, int], ctas: int, *, causal: bool) -> None:
+    check_packed(flashcore, LENGTHS, heads=heads, causal=causal, max_ctas=ctas)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sign", [1.0, -1.0, 0.0])
+def test_factors_of_packed_sequences(flashcore: Any, sign: float, *, causal: bool) -> None:
+    import torch
+
+    full = torch.rand(len(LENGTHS), 2, device="cuda") + 0.5
+    check_packed(flashcore, LENGTHS, causal=causal, factors=(full * sign, full.T.contiguous().T, full[:, :1].expand(-1, 2)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_sequences_touch_no_other_rows(flashcore: Any, *, causal: bool) -> None:
+    check_packed(flashcore, LENGTHS, gap=5, used=(0, 1, 40, 0, 129, 64, 0, 700, 1), causal=causal)
+
+
+@pytest.mark.parametrize("count", [33, 1100])
+def test_many_packed_sequences(flashcore: Any, count: int) -> None:
+    check_packed(flashcore, [(1 + i % 3, 5 * i % 300) for i in range(count)], heads=(2, 1), causal=True)
+
+
+def test_packed_sequences_without_keys(flashcore: Any) -> None:
+    check_packed(flashcore, [(3, 0), (70, 0)], heads=(2, 1))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("sq", "sk"), [(300, 300), (128, 777), (500, 129)])
+def test_packed_sequences_give_the_same_bits(flashcore: Any, sq: int, sk: int, *, causal: bool) -> None:
+    """As equal lengths with a batch dimension."""
+    import torch
+
+    q, k, v = draw(3, sq, 4, D), draw(3, sk, 2, D, seed=1), draw(3, sk, 2, D, seed=2)
+    scale = torch.rand(3, 2, device="cuda") + 0.5
+    options = {"causal": causal, "q_scale": scale, "v_scale": scale, "return_lse": True}
+    expected, sums = flashcore.attention_e4m3(q, k, v, **options)
+    packed = (x.flatten(0, 1) for x in (q, k, v))
+    out, lse = flashcore.attention_e4m3_varlen(*packed, *count_rows([(sq, sk)] * 3), **options)
+    assert torch.equal(out.view_as(expected), expected)
+    assert torch.equal(lse.view(4, 3, sq).transpose(0, 1), sums)
+
+
+def test_a_graph_reads_the_packed_lengths_of_its_replay(flashcore: Any) -> None:
+    import torch
+
+    q, k, v = draw(500, 4, D), draw(700, 2, D, seed=1), draw(700, 2, D, seed=2)
+    starts_q, starts_k = count_rows([(100, 300), (400, 400)])
+    out, graph = torch.zeros(q.shape, device="cuda", dtype=torch.bfloat16), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        flashcore.flash_attn_varlen_func(q, k, v, starts_q, starts_k, 500, 700, causal=True)
+        flashcore.attention_e4m3_varlen(q, k, v, starts_q, starts_k, causal=True, out=out)
+    for lengths in ([(100, 300), (400, 400)], [(499, 1), (1, 699)], [(0, 700), (500, 0)]):
+        for old, new in zip((starts_q, starts_k), count_rows(lengths), strict=True):
+            old.copy_(new)
+        graph.replay()
+        expected = flashcore.flash_attn_varlen_func(q, k, v, *count_rows(lengths), 500, 700, causal=True)
+        assert torch.equal(out, expected)
