@@ -4,6 +4,7 @@
 
 #include "flashcore/attention/launcher.h"
 #include "flashcore/attention/paged_launcher.h"
+#include "flashcore/attention/shared_heads.h"
 #include "flashcore/attention/varlen.h"
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant;
@@ -84,6 +85,13 @@ int64_t max_tiles(const Arguments& args, const Config& config) {
     return args.heads * (args.total_q / config.tile_m + std::min(args.batch, args.total_q));
 }
 
+// Tiles of all heads of a sequence whose rows are for one warpgroup only. 0 if no heads share tiles.
+int shared_tiles(const Arguments& args, const Config& config) {
+    if (!can_share_heads(config) || args.heads == args.kv_heads) return 0;
+    const auto heads_per_kv_head = static_cast<int>(args.heads / args.kv_heads);
+    return static_cast<int>(args.kv_heads) * split_heads(heads_per_kv_head, config.consumer_warpgroups).tiles;
+}
+
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_varlen(args));
     FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
@@ -113,6 +121,7 @@ Status forward(const Arguments& args) {
     end_at_every_row(params);
     if (is_paged(args)) FLASHCORE_RETURN_IF_FAILED(fill_pages(args, variant->config, params));
 
+    const int64_t ctas = persistent_ctas(device.multiprocessors, args.max_ctas);
     const int64_t keys = is_paged(args) ? capacity(args) : args.total_k;
     const PagedBatch varlen{{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
                              {args.cu_seqlens_k, args.seqused_k, static_cast<int>(keys)},
@@ -122,13 +131,15 @@ Status forward(const Arguments& args) {
                              params.heads,
                              variant->config.head_dim,
                              variant->config.tile_m,
-                             problem.causal},
+                             problem.causal,
+                             shared_tiles(args, variant->config),
+                             static_cast<int>(ctas)},
                             static_cast<int>(args.min_queries)};
     const auto stream = static_cast<cudaStream_t>(args.stream);
     const PrepareVariant& prepare =
         is_paged(args) ? flashcore_attention_paged_prepare_variant : flashcore_attention_varlen_prepare_variant;
     FLASHCORE_RETURN_IF_FAILED(check(prepare.launch(varlen, 1, stream), "launch"));
-    return check(variant->launch(params, std::min(tiles, persistent_ctas(device.multiprocessors, args.max_ctas)), stream),
+    return check(variant->launch(params, std::min(tiles, ctas), stream),
                  "launch");
 }
 

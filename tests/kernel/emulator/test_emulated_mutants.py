@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant("attention sees one key too many", ATTENTION, "attention/tile_scheduler.h", "row + 1 + info.sk", "row + 2 + info.sk", "wrong values"),
     Mutant("pages end at a head that nobody has written", PAGED, PAGED_PRODUCER, "if (next.tile.row == kNoTile) break;", "if (next.tile.row == kNoTile && next.tile.head < 0) break;", "nobody has written, and it matters"),
     Mutant("pages have no last tile", PAGED, PAGED_PRODUCER, "next.tile.row = kNoTile;", ";", "nobody has written, and it matters"),
-    Mutant("pages do not say where a sequence begins", PAGED, PAGED_PRODUCER, "next = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m);", "next.tile = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m).tile;", "nobody has written"),
+    Mutant("pages do not say where a sequence begins", PAGED, PAGED_PRODUCER, "next = tile_number(index);", "next.tile = tile_number(index).tile;", "nobody has written"),
     Mutant("pages load what is behind the last key", PAGED, "attention/page_box.h", "clamp(keys - first, 0, page_size.value)", "page_size.value", "wrong values"),
 ]  # fmt: skip
 

@@ -78,10 +78,10 @@ void run(int heads, int ctas, bool varlen, const std::vector<Sequence>& sequence
         for (const Sequence& one : sequences) {
             const int row_tiles = (one.sq + kConfig.tile_m - 1) / kConfig.tile_m;
             const auto group = static_cast<int>(group_size(kConfig.causal, kConfig.head_dim, one.sk, heads));
-            sequence_infos.push_back({tiles, row_tiles, group, one.q_begin + one.sq, one.k_begin + one.sk, one.sq, one.sk});
+            sequence_infos.push_back({tiles, row_tiles, group, one.q_begin + one.sq, one.k_begin + one.sk, one.sq, one.sk, 0});
             tiles += row_tiles * heads;
         }
-        sequence_infos.push_back({tiles, 0, 0, 0, 0, 0, 0});
+        sequence_infos.push_back({tiles, 0, 0, 0, 0, 0, 0, 0});
         params.schedule.sequences = count;
         params.sequence_infos = sequence_infos.data();
     }

@@ -41,6 +41,7 @@ constexpr flashcore::attention::Config attention_config(std::string_view name) {
     config.head_dim = 64;
     config.tile_m = 192;
     config.tile_n = 128;
+    config.consumer_warpgroups = 3;
     config.paged_kv = name.find("paged") != name.npos;
     config.softcap = name.find("cap_") != name.npos;
     config.local = config.softcap || name.find("local") != name.npos;

@@ -4,6 +4,7 @@
 
 #include "flashcore/attention/page_box.h"
 #include "flashcore/attention/producer.cuh"
+#include "flashcore/attention/shared_tile.h"
 #include "flashcore/sm90/fragment.cuh"
 
 namespace flashcore::attention {
@@ -29,10 +30,11 @@ public:
     __device__ __forceinline__ void run() {
         if (kOperand == Operand::kQueries && lane_ > 0) return;
         for (;;) {
-            const ProducerTile next = read_tile(next_tile());
+            const SentTile<Tuning>& sent = next_tile();
+            const ProducerTile next = read_tile(sent);
             if (next.tile.row == kNoTile) break;
             if constexpr (kOperand == Operand::kQueries) {
-                this->load_query(next.tile);
+                load_queries(next, sent);
             } else {
                 load(next);
             }
@@ -48,21 +50,42 @@ public:
 private:
     // The warp of keys writes the next tile for all. With two slots it may load the keys of a tile while the others still load
     // the tile before.
-    __device__ __forceinline__ const ProducerTile& next_tile() {
+    __device__ __forceinline__ const SentTile<Tuning>& next_tile() {
         auto& ring = this->shared_.producer_tile_ring;
-        ProducerTile& next = this->shared_.producer_tiles[tile_.slot];
+        SentTile<Tuning>& next = this->shared_.producer_tiles[tile_.slot];
         if (kIsKeys && lane_ == 0) {
             tile_.wait_empty(ring);
             const int index = this->scheduler_.get_next();
             if (index == kNoTile) {
                 next.tile.row = kNoTile;
             } else {
-                next = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m);
+                next = tile_number(index);
             }
             tile_.arrive_and_expect_tx(ring, 0);
         }
         tile_.wait_full(ring);
         return next;
+    }
+
+    __device__ __forceinline__ SentTile<Tuning> tile_number(int index) const {
+        if constexpr (can_share_heads(kConfig)) {
+            return shared_tile_at<Tuning>(this->params_, index);
+        } else {
+            return tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m);
+        }
+    }
+
+    // Where heads share a tile, each warpgroup gets the rows of its own head.
+    __device__ __forceinline__ void load_queries(const ProducerTile& next, const SentTile<Tuning>& sent) {
+        if constexpr (can_share_heads(kConfig)) {
+            const int heads = sent.heads;
+#pragma unroll
+            for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
+                this->load_rows(tile_of_head<kConfig.causal>(next.tile, warpgroup < heads ? warpgroup : 0), warpgroup);
+            this->q_.advance();
+        } else {
+            this->load_query(next.tile);
+        }
     }
 
     // Lane 0 reads for its warp, because lane 0 releases the slot. So no other lane's read has to be ordered before that.

@@ -30,6 +30,7 @@ struct alignas(32) SequenceInfo {
     int k_batch;
     int sq;
     int sk;
+    int shared_tiles;  // the first of its tiles: heads share them for the last rows (attention/shared_heads.h). 0: none do
 };
 
 // Counters in device memory, zero between launches: tiles taken beyond the first of each CTA, and CTAs that have finished.

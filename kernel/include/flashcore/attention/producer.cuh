@@ -73,13 +73,16 @@ protected:
 
     __device__ __forceinline__ void load_query(const Tile& tile) {
 #pragma unroll
-        for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup) {
-            uint64_t* full = send_tile(warpgroup, tile, query_part_bytes(kConfig));
-            load_tile<Element, kConfig.head_dim, kWarpgroupRows>(shared_.q[warpgroup][q_.slot], &params_.q, full,
-                                                                 tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch,
-                                                                 params_.wrap);
-        }
+        for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup) load_rows(tile, warpgroup);
         q_.advance();
+    }
+
+    // A warpgroup's rows of a tile.
+    __device__ __forceinline__ void load_rows(const Tile& tile, int warpgroup) {
+        uint64_t* full = send_tile(warpgroup, tile, query_part_bytes(kConfig));
+        load_tile<Element, kConfig.head_dim, kWarpgroupRows>(shared_.q[warpgroup][q_.slot], &params_.q, full,
+                                                             tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch,
+                                                             params_.wrap);
     }
 
     // Sends the next tile to a warpgroup and returns the barrier that the bytes of its query complete.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "flashcore/attention/config.h"
+#include "flashcore/attention/shared_tile.h"
 #include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/ptx/mbarrier.cuh"
 #include "flashcore/sm90/pipeline.cuh"
@@ -23,7 +24,7 @@ struct alignas(sm90::kSwizzleAtomBytes) SharedStorage {
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
     Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // arrives with the query. kNoTile ends the work
-    ProducerTile producer_tiles[kConfig.paged_kv ? kProducerTiles : 1];  // only producers use it
+    SentTile<Tuning> producer_tiles[kConfig.paged_kv ? kProducerTiles : 1];  // only producers use it
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

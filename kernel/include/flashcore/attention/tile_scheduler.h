@@ -75,16 +75,38 @@ __device__ __forceinline__ int find_sequence_info(const Params& params, int inde
     return batch;
 }
 
-// Tiles run through the sequences in groups. Within a group the last query tile of every sequence comes first. Under a causal
-// mask it is the longest, so short tiles fill the end. The keys and values of a group fit in L2 together. In a varlen batch the
-// members of a group are heads of one sequence, and sequences with more keys come first. `found` takes the number of the tile's
-// sequence info.
+// The tile of a head, from a row of its sequence on. `batch` is 0 for varlen.
 //
 // The causal mask is aligned to the bottom right: the last query sees every key.
 template <bool kCausal>
+__device__ __forceinline__ ProducerTile tile_from(const Params& params, const SequenceInfo& info, int batch, int head, int row) {
+    const int visible = kCausal ? row + 1 + info.sk - info.sq : info.sk;
+    return {{params.sq - info.sq + row, head, info.q_batch + batch, info.sq - row, visible},
+            info.k_batch + batch,
+            params.sk - info.sk};
+}
+
+// Tiles run through the sequences in groups. Within a group the last query tile of every sequence comes first. Under a causal
+// mask it is the longest, so short tiles fill the end. The keys and values of a group fit in L2 together. In a varlen batch the
+// members of a group are heads of one sequence, and sequences with more keys come first.
+template <bool kCausal>
+__device__ __forceinline__ ProducerTile tile_in(const Params& params, const Schedule& schedule, const SequenceInfo& info, int index,
+                                                int tile_m) {
+    const int group_tiles = schedule.group * schedule.row_tiles;
+    const int group = quotient(index, group_tiles);
+    const int index_in_group = index - group * group_tiles;
+    const int width = min(schedule.group, schedule.sequences - group * schedule.group);
+    const int tile_rank = quotient(index_in_group, width);
+    const int sequence = group * schedule.group + index_in_group - tile_rank * width;
+    const int batch = quotient(sequence, params.heads);
+    return tile_from<kCausal>(params, info, batch, sequence - batch * params.heads, (schedule.row_tiles - 1 - tile_rank) * tile_m);
+}
+
+// `found` takes the number of the tile's sequence info.
+template <bool kCausal>
 __device__ __forceinline__ ProducerTile tile_at(const Params& params, int index, int tile_m, int* found = nullptr) {
     Schedule schedule = params.schedule;
-    SequenceInfo info{0, 0, 0, 0, 0, params.sq, params.sk};
+    SequenceInfo info{0, 0, 0, 0, 0, params.sq, params.sk, 0};
     if (params.sequence_infos != nullptr) {
         const int number = find_sequence_info(params, index);
         if (found != nullptr) *found = number;
@@ -92,18 +114,7 @@ __device__ __forceinline__ ProducerTile tile_at(const Params& params, int index,
         schedule = {0, info.row_tiles, params.heads, info.group};
         index -= info.first_tile;
     }
-    const int group_tiles = schedule.group * schedule.row_tiles;
-    const int group = quotient(index, group_tiles);
-    const int index_in_group = index - group * group_tiles;
-    const int width = min(schedule.group, schedule.sequences - group * schedule.group);
-    const int tile_rank = quotient(index_in_group, width);
-    const int sequence = group * schedule.group + index_in_group - tile_rank * width;
-    const int batch = quotient(sequence, params.heads);  // 0 for varlen
-    const int row = (schedule.row_tiles - 1 - tile_rank) * tile_m;
-    const int visible = kCausal ? row + 1 + info.sk - info.sq : info.sk;
-    return {{params.sq - info.sq + row, sequence - batch * params.heads, info.q_batch + batch, info.sq - row, visible},
-            info.k_batch + batch,
-            params.sk - info.sk};
+    return tile_in<kCausal>(params, schedule, info, index, tile_m);
 }
 
 // Number of keys that a row of a tile sees. Negative for none.

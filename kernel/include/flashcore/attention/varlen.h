@@ -20,6 +20,8 @@ struct VarlenBatch {
     int head_dim;  // of the variant, like tile_m
     int tile_m;
     bool causal;
+    int shared_tiles;  // of a sequence whose heads share tiles (shared_heads.h). 0: no heads share tiles
+    int ctas;          // heads share tiles only where there are more tiles than these
 };
 
 // A batch with keys in pages. Sequences of fewer queries get no tiles: another launch may serve them.

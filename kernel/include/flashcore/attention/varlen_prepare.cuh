@@ -55,17 +55,37 @@ __device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads
     return {lane > 0 ? saturating_add(exclusive, exclusive_in_warp) : exclusive, total};
 }
 
+// Query tiles of one head.
+template <bool kPaged>
+__device__ __forceinline__ int row_tiles_of(const BatchOf<kPaged>& batch, int queries) {
+    if constexpr (kPaged) {
+        if (queries < batch.min_queries) return 0;
+    }
+    return (queries + batch.tile_m - 1) / batch.tile_m;
+}
+
+// Whether heads may share tiles. With fewer tiles than CTAs a tile per head is faster, because shared tiles take longer.
+template <int kThreads, bool kPaged>
+__device__ __forceinline__ bool may_share_heads(const BatchOf<kPaged>& batch, int (&warps)[kThreads / kWarpThreads]) {
+    if (batch.shared_tiles == 0) return false;
+    int row_tiles = 0;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < batch.batch; i += kThreads)
+        row_tiles = saturating_add(row_tiles, row_tiles_of<kPaged>(batch, sequence_range(batch.q, i).length));
+    return block_scan<kThreads>(row_tiles, warps).total > batch.ctas / batch.heads;
+}
+
 // Returns the info with the sequence's number of tiles in the place of its first tile.
 template <bool kPaged>
-__device__ __forceinline__ SequenceInfo info_with_tile_count(const BatchOf<kPaged>& batch, int sequence) {
+__device__ __forceinline__ SequenceInfo info_with_tile_count(const BatchOf<kPaged>& batch, int sequence, bool may_share) {
     const SequenceRange q = sequence_range(batch.q, sequence);
     const SequenceRange k = key_range<kPaged>(batch.k, sequence);
-    int row_tiles = (q.length + batch.tile_m - 1) / batch.tile_m;
-    if constexpr (kPaged) {
-        if (q.length < batch.min_queries) row_tiles = 0;
-    }
+    const int row_tiles = row_tiles_of<kPaged>(batch, q.length);
+    const bool shares = may_share && row_tiles > 0 && q.length - (row_tiles - 1) * batch.tile_m <= kWarpgroupRows;
+    const int shared_tiles = shares ? batch.shared_tiles : 0;
     const auto group = static_cast<int>(group_size(batch.causal, batch.head_dim, k.length, batch.heads));
-    return {row_tiles * batch.heads, row_tiles, group, q.end, k.end, q.length, k.length};
+    const int tiles = (shares ? row_tiles - 1 : row_tiles) * batch.heads + shared_tiles;
+    return {tiles, row_tiles, group, q.end, k.end, q.length, k.length, shared_tiles};
 }
 
 // One thread per bucket. A CTA of fewer threads has wider buckets. A batch of another type also wants to know which sequence each
@@ -80,6 +100,7 @@ __device__ __forceinline__ void prepare(const Batch& batch) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < kBuckets) bucket_offsets[thread] = 0;
     __syncthreads();
+    const bool may_share = may_share_heads<kThreads, kPaged>(batch, warps);
     for (int i = thread; i < batch.batch; i += kThreads)
         atomicAdd(&bucket_offsets[length_bucket(key_range<kPaged>(batch.k, i).length) / kWidth], 1);
     __syncthreads();
@@ -87,7 +108,7 @@ __device__ __forceinline__ void prepare(const Batch& batch) {
     if (thread < kBuckets) bucket_offsets[thread] = bucket_offset;
     __syncthreads();
     for (int i = thread; i < batch.batch; i += kThreads) {
-        const SequenceInfo info = info_with_tile_count<kPaged>(batch, i);
+        const SequenceInfo info = info_with_tile_count<kPaged>(batch, i, may_share);
         const int place = atomicAdd(&bucket_offsets[length_bucket(info.sk) / kWidth], 1);
         batch.sequence_infos[place] = info;
         if constexpr (!std::is_same_v<Batch, BatchOf<kPaged>>) batch.sequences[place] = i;
