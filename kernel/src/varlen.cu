@@ -92,6 +92,23 @@ int shared_tiles(const Arguments& args, const Config& config) {
     return static_cast<int>(args.kv_heads) * split_heads(heads_per_kv_head, config.consumer_warpgroups).tiles;
 }
 
+// The input of the kernel that prepares the batch. The caller has filled in the parameters of the entry function.
+PagedBatch batch_of(const Arguments& args, const Config& config, const Params& params, bool causal, int64_t ctas) {
+    const int64_t keys = is_paged(args) ? capacity(args) : args.total_k;
+    return {{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
+             {args.cu_seqlens_k, args.seqused_k, static_cast<int>(keys)},
+             static_cast<SequenceInfo*>(args.workspace) + 1,
+             params.tile_counter,
+             static_cast<int>(args.batch),
+             params.heads,
+             config.head_dim,
+             config.tile_m,
+             causal,
+             shared_tiles(args, config),
+             static_cast<int>(ctas)},
+            static_cast<int>(args.min_queries)};
+}
+
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_varlen(args));
     FLASHCORE_RETURN_IF_FAILED(check_local(args.local, args.sinks));
@@ -111,36 +128,27 @@ Status forward(const Arguments& args) {
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    const int64_t ctas = persistent_ctas(device.multiprocessors, args.max_ctas);
+    const bool as_page = reads_rows_as_page(args, problem, ctas);
+    if (as_page) {  // the tiles are the same
+        problem.paged = true;
+        FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
+    }
     FlashcoreAttentionArguments view{};
     FLASHCORE_RETURN_IF_FAILED(packed_view(args, view));
     LocalParams params{};
-    SequenceInfo* const sequence_infos = static_cast<SequenceInfo*>(args.workspace) + 1;
-    params.sequence_infos = sequence_infos;
+    params.sequence_infos = static_cast<const SequenceInfo*>(args.workspace) + 1;
     params.schedule.sequences = static_cast<int>(args.batch);
     FLASHCORE_RETURN_IF_FAILED(fill(view, variant->config, params));
     end_at_every_row(params);
-    if (is_paged(args)) FLASHCORE_RETURN_IF_FAILED(fill_pages(args, variant->config, params));
+    if (problem.paged) FLASHCORE_RETURN_IF_FAILED(fill_pages(as_page ? rows_as_page(args) : args, variant->config, params));
 
-    const int64_t ctas = persistent_ctas(device.multiprocessors, args.max_ctas);
-    const int64_t keys = is_paged(args) ? capacity(args) : args.total_k;
-    const PagedBatch varlen{{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
-                             {args.cu_seqlens_k, args.seqused_k, static_cast<int>(keys)},
-                             sequence_infos,
-                             params.tile_counter,
-                             static_cast<int>(args.batch),
-                             params.heads,
-                             variant->config.head_dim,
-                             variant->config.tile_m,
-                             problem.causal,
-                             shared_tiles(args, variant->config),
-                             static_cast<int>(ctas)},
-                            static_cast<int>(args.min_queries)};
+    const PagedBatch batch = batch_of(args, variant->config, params, problem.causal, ctas);
     const auto stream = static_cast<cudaStream_t>(args.stream);
     const PrepareVariant& prepare =
         is_paged(args) ? flashcore_attention_paged_prepare_variant : flashcore_attention_varlen_prepare_variant;
-    FLASHCORE_RETURN_IF_FAILED(check(prepare.launch(varlen, 1, stream), "launch"));
-    return check(variant->launch(params, std::min(tiles, ctas), stream),
-                 "launch");
+    FLASHCORE_RETURN_IF_FAILED(check(prepare.launch(batch, 1, stream), "launch"));
+    return check(variant->launch(params, std::min(tiles, ctas), stream), "launch");
 }
 
 Status measure(const Arguments& args, int64_t& bytes) {

@@ -88,7 +88,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
     pairs = sum(_count_visible_pairs(sq, sk, p) for sq, sk in lengths)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
-    shape = f"{'paged_' if p['page'] else ''}d{tile}_{p['dtype']}"
+    shape = f"{'paged_' if varlen.is_paged(p, lengths, is_local=local.needs_local(p)) else ''}d{tile}_{p['dtype']}"
     entry = f"flashcore_attention_fwd_{shape}_{'causal' if p['causal'] else 'full'}"
     if local.needs_local(p):
         entry = f"flashcore_attention_{'cap' if p['softcap'] else 'local'}_{shape}"

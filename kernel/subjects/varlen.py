@@ -12,6 +12,7 @@ from typing import Any
 
 ENTRY = "flashcore_attention_varlen_prepare"
 PAGED_ENTRY = "flashcore_attention_paged_prepare"
+PAGED_HEAD_DIMS, WARPGROUP_ROWS, MULTIPROCESSORS = (64, 128, 256), 64, 132
 MIN_SERVING = 3  # sequences: two chunks and a single query
 WRONG_ENTRIES = (-1, 2**31 - 1, -(2**31), 10**6)
 CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
@@ -56,6 +57,15 @@ def check(p: Mapping[str, Any], paged_head_dims: Sequence[int]) -> None:
         raise ValueError(f"b: must be at least {MIN_SERVING} where lengths are serving, is {p['b']}")
     if p["page"] and (p["lengths"] == "equal" or p["d"] not in paged_head_dims):
         raise ValueError(f"page: needs unequal lengths and d of {', '.join(map(str, paged_head_dims))}, is {p['page']}")
+
+
+def is_paged(p: Mapping[str, Any], lengths: Sequence[tuple[int, int]], *, is_local: bool) -> bool:
+    """Return whether a paged entry function serves it (paged_launcher.h)."""
+    if p["page"] or is_local or p["lengths"] == "equal" or p["d"] not in PAGED_HEAD_DIMS:
+        return bool(p["page"])
+    queries, keys = (sum(column) for column in zip((0, 0), *lengths, strict=True))
+    has_tiles = p["h"] * len(lengths) > min(p["max_ctas"] or MULTIPROCESSORS, MULTIPROCESSORS)
+    return bool(p["hkv"] < p["h"] and has_tiles and keys and queries <= WARPGROUP_ROWS * len(lengths))
 
 
 def packed(p: Mapping[str, Any]) -> dict[str, Any]:

@@ -353,6 +353,19 @@ int main() {
     check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = 17; });
     check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = -1; });
     check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.min_queries = 1; });
+    const auto check_short = [](auto change) {  // sequences of 64 queries, whose packed keys are read like a page
+        auto args = varlen();
+        args.total_q = 128;
+        args.max_ctas = 7;  // fewer than tiles
+        check_call("short", flashcore_attention_varlen, args, change);
+    };
+    check_short([](auto&) {});
+    check_short([](auto& args) { args.total_k = 0; });
+    check_short([](auto& args) { args.total_k = 1, args.k.sequence_stride = 3; });
+    check_short([](auto& args) { args.k.batch_stride = args.v.batch_stride = 3; });
+    check_short([](auto& args) { args.k.head_stride = int64_t{1} << 32; });
+    check_short([](auto& args) { args.k.head_stride = 60; });
+    check_short([](auto& args) { args.k.data = nullptr; });
     check_call("ragged", flashcore_decode, ragged(), [](auto&) {});
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 1024; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 48; });

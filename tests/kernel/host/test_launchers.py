@@ -56,6 +56,13 @@ paged 1 k: must not be a null pointer
 paged 0
 paged 1 min_queries: must be from 0 to 1073741824, but is -1
 varlen 1 min_queries: must be from 0 to 0, but is 1
+short 0
+short 0
+short 0
+short 0
+short 0
+short 1 k: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+short 1 k: must not be a null pointer
 ragged 0
 ragged 0
 ragged 0
@@ -182,7 +189,9 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n" + COMBINED
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 30\n" + REFUSED_BY_E4M3 + "launched 40\n"
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 40
+" + REFUSED_BY_E4M3 + "launched 50
+"
     expected += REFUSED_BY_PACKED + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()

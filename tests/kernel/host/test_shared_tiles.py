@@ -1,4 +1,4 @@
-"""Check tiles that heads of a KV head share: attention/{shared_heads,shared_tile}.h are compiled for the host."""
+"""Check tiles that heads share: attention/shared_tile.h is compiled for the host."""
 
 from __future__ import annotations
 
@@ -39,14 +39,11 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """64 rows of a head, and how its warpgroup attends from them."""
-
     row: int
     head: int
     rows: int
     visible: int
-    work: tuple[int, int, int, int]
-    """Work kind, n_blocks, fully masked and unmasked."""
+    work: tuple[int, int, int, int]  # work kind, n_blocks, fully masked and unmasked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,6 @@ def draw_batches(causal: bool, warpgroups: int) -> Iterator[Batch]:
 
 
 def rows_of(batch: Batch) -> Counter[tuple[int, int]]:
-    """Count the first rows of all blocks that exist, with their heads."""
     starts = [sum(sq for sq, _ in batch.sequences[:i]) for i in range(len(batch.sequences))]
     pairs = ((start + row, head) for start, (sq, _) in zip(starts, batch.sequences, strict=True)
              for row in range(0, sq, ROWS) for head in range(batch.heads))  # fmt: skip

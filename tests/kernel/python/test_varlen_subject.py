@@ -32,6 +32,23 @@ def test_entries_and_lengths() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "entry"),
+    [
+        ({}, "fwd_paged_d64_fp16_full"),
+        ({"max_ctas": 28}, "fwd_d64_fp16_full"),
+        ({"hkv": 4}, "fwd_d64_fp16_full"),
+        ({"d": 56}, "fwd_d64_fp16_full"),
+        ({"left": 9}, "local_d64_fp16"),
+        ({"sq": 400, "sk": 400}, "fwd_d64_fp16_full"),
+        ({"sk": 0}, "fwd_d64_fp16_full"),
+    ],
+)
+def test_packed_rows_of_short_sequences_are_read_as_a_page(change: dict[str, Any], entry: str) -> None:
+    found = load().problem({**BASE, "lengths": "edges", "max_ctas": 27, **change})
+    assert found["entries"] == ["flashcore_attention_varlen_prepare", f"flashcore_attention_{entry}"]
+
+
+@pytest.mark.parametrize(
     ("change", "name"),
     [
         ({"page": 16}, "page"),

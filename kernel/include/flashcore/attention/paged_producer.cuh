@@ -22,6 +22,7 @@ class PagedProducer : Producer<Tuning> {
     static constexpr bool kIsKeys = kOperand == Operand::kKeys;
     static constexpr int kAtomColumns = sm90::ElementTraits<typename Base::Element>::kSwizzleAtomColumns;
     static constexpr int kColumns = kConfig.head_dim / kAtomColumns;  // of swizzle atoms
+    static constexpr bool kTakesPackedRows = can_share_heads(kConfig);
 
 public:
     __device__ __forceinline__ PagedProducer(const PagedParams& params, SharedStorage<Tuning>& shared)
@@ -130,10 +131,21 @@ private:
         return n_block * kConfig.tile_n + box / kColumns * pages_.box_rows;
     }
 
-    // The page of a box. Boxes past the last key have none: the table may end there.
+    // The page of a box. Boxes past the last key have none: the table may end there. Packed rows are one page.
     __device__ __forceinline__ int page_of(int n_block, int box) const {
         const int key = first_key(n_block, box);
+        if constexpr (kTakesPackedRows) {
+            if (pages_.table == nullptr) return 0;
+        }
         return n_block >= 0 && key < keys_ ? __ldg(table_ + pages_.size.quotient(key)) : 0;
+    }
+
+    // Where the rows of a box end in their page. Without a table the sequence's place in it is the row where its keys end.
+    __device__ __forceinline__ int end_of(const PageBox& source) const {
+        if constexpr (kTakesPackedRows) {
+            if (pages_.table == nullptr) return static_cast<int>(reinterpret_cast<uintptr_t>(table_) / sizeof(int));
+        }
+        return source.end;
     }
 
     __device__ __forceinline__ void load_n_block(int n_block, int page) {
@@ -159,14 +171,14 @@ private:
         uint8_t* const rows =
             tile + column * sm90::atom_column_bytes(kConfig.tile_n) + (key - n_block * kConfig.tile_n) * sm90::kSwizzleBytes;
         ptx::tma_load_5d(rows, map, full, first_column_ + column * kAtomColumns, source.row, clamp(page, 0, pages_.count - 1),
-                         source.end, kBatchRows);
+                         end_of(source), kBatchRows);
     }
 
     const Pages& pages_;
     int lane_;
     int keys_;          // of the current tile's sequence
     int first_column_;  // of the current tile's KV head
-    const int* table_;  // of the sequence
+    const int* table_;  // of the sequence. Packed rows: from address 0 on, the row where its keys end
     sm90::RingPosition<kProducerTiles> tile_;
     typename Base::Position position_;
 };

@@ -73,10 +73,10 @@ struct Params {
     float score_sign;         // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
-// Keys and values in pages. In the tensor maps a page of kBatchRows rows ends at every row of the page, as above. So TMA clips at
+// Keys and values in pages, or in packed rows, which are one page for all sequences. In the tensor maps a page of kBatchRows rows ends at every row of the page, as above. So TMA clips at
 // the last key of the sequence. The heads are in the column dimension, because the maps have no dimension left for them.
 struct Pages {
-    const int* table;      // page numbers of every sequence
+    const int* table;      // page numbers of every sequence. Null: packed rows
     int64_t table_stride;  // from one sequence to the next
     int count;             // pages that exist
     Divisor size;          // keys of a page
