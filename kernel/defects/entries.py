@@ -42,6 +42,7 @@ ENTRIES = {
     "page-too-few": "flashcore_attention_fwd_paged_d64_fp16_full",
     "page-read-to-its-end": "flashcore_attention_fwd_paged_d64_fp16_full",
     "values-of-other-pages": "flashcore_attention_fwd_paged_d64_fp16_full",
+    "shared-tiles-of-the-first": "flashcore_attention_fwd_paged_d64_fp16_full",
     "wrong-past-4096": "flashcore_attention_fwd_d64_fp16_full",
     "differs-between-runs": "flashcore_attention_fwd_d64_fp16_full",
     "lse-wrong": "flashcore_attention_fwd_d64_fp16_full",
