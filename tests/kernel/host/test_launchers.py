@@ -189,9 +189,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n" + COMBINED
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 40
-" + REFUSED_BY_E4M3 + "launched 50
-"
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 40\n" + REFUSED_BY_E4M3 + "launched 50\n"
     expected += REFUSED_BY_PACKED + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
