@@ -187,7 +187,9 @@ Status launch(const Arguments& args, const ForwardVariant& variant, int64_t ctas
                               params.heads,
                               planned_head_dim(variant.config),
                               variant.config.tile_m,
-                              variant.config.causal},
+                              variant.config.causal,
+                              0,  // no heads share tiles
+                              0},
                              sequences};
     FLASHCORE_RETURN_IF_FAILED(prepare(args, packed, bytes + parts.values));
     return check(variant.launch(params, static_cast<int>(ctas), static_cast<cudaStream_t>(args.stream)), "launch");

@@ -154,7 +154,7 @@ packed 1 out: the sequence stride must be a multiple of 16 bytes from 0 to below
 packed -1 arguments: must not be a null pointer
 packed -1 head_dim: must be 64, 128 or 256 for E4M3, but is 72
 packed 131328
-launched 48
+launched 58
 """
 WORKSPACES = """\
 varlen -1 arguments: must not be a null pointer
