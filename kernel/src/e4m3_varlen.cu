@@ -115,10 +115,11 @@ Status encode_maps(const Arguments& args, void* values, const Config& config, Pa
     if (args.total_k == 0) return Status::kOk;
     FLASHCORE_RETURN_IF_FAILED(encode_rows("k", args.k, args, args.total_k, args.kv_heads, config.tile_n, params.k));
     const int64_t pitch = value_pitch(args);
+    const int64_t bytes = pitch * args.head_dim * args.kv_heads;
     return encode({"v",
                    values,
-                   {pitch, args.head_dim, args.kv_heads, args.total_k + 1, 1},
-                   {pitch, pitch * args.head_dim, 0, 0},
+                   {pitch, args.head_dim, args.kv_heads, 1, 1},
+                   {pitch, pitch * args.head_dim, bytes, bytes},
                    {kValueKeys, static_cast<uint32_t>(args.head_dim), 1, 1, 1},
                    kTensorRank},
                   DType::kE4m3, params.v);

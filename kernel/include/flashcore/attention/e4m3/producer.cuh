@@ -36,7 +36,9 @@ private:
         const ProducerTile& next = shared_.producer_tile;
         int sequence = next.tile.batch;
         int first_value = 0;
+        shared_.value_batch = next.kv_batch;
         if (params_.sequence_infos != nullptr) {
+            shared_.value_batch = 0;  // columns of all sequences
             sequence = params_.sequences[number];
             first_value = first_value_block(next.kv_batch + next.first_key - kBatchRows, sequence) * kTileN;
         }
@@ -67,7 +69,8 @@ private:
             if constexpr (kBlockScales) shared_.v_factor[v_.slot] = v_factor;
             uint64_t* full = v_.arrive_and_expect_tx(shared_.v_ring, value_bytes(kConfig));
             const int first_value = kVarlen ? shared_.first_value : 0;
-            ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, first_value + n_block * kTileN, 0, kv_head, batch, 0);
+            const int value_batch = kVarlen ? shared_.value_batch : batch;
+            ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, first_value + n_block * kTileN, 0, kv_head, value_batch, 0);
             v_.advance();
         }
     }

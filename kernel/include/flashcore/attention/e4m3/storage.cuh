@@ -26,6 +26,7 @@ struct alignas(sm90::kSwizzleAtomBytes) Storage {
     sm90::RingBarriers<kConfig.kv_stages> v_ring;
     int head_and_sequence;  // what consumers get in the place of the head. Only the producer uses it, like the next one
     int first_value;        // where the sequence begins in a row of transposed values
+    int value_batch;        // 0 if a row has all sequences
 
     __device__ __forceinline__ void init_barriers() {
         for (auto& ring : q_ring) ring.init(kWarpgroupWarps);
