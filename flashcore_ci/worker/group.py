@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+LATE_CYCLES = 6_000_000  # 3 ms, which no host takes to launch what reads the message
+
+
 class RanksDisagreeError(Exception):
     """Ranks sent messages that do not fit together."""
 
@@ -96,14 +99,26 @@ class LiveGroup(Group):
     """The ranks of one process group of torch.distributed."""
 
     compares = False
-    """Whether all ranks must announce each message first, so that a wrong one cannot hang."""
+    """Whether all ranks must announce each message first, so that a wrong one cannot hang. Messages are late then."""
 
     def start(self, message: Message) -> Pending:
         """Start a message with torch.distributed."""
+        import torch
+
+        if not self.compares:
+            return self._start_now(message)
+        self.require_same(f"{message.kind} {tuple(message.sent.shape)} {message.sent.dtype}")
+        if not torch.cuda.is_available():
+            return self._start_now(message)
+        late = torch.cuda.Stream()  # so that a subject that does not wait reads before the message is here, every time
+        late.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(late):
+            torch.cuda._sleep(LATE_CYCLES)  # noqa: SLF001 - as PyTorch's own tests do
+            return self._start_now(message)
+
+    def _start_now(self, message: Message) -> Pending:
         import torch.distributed as dist
 
-        if self.compares:
-            self.require_same(f"{message.kind} {tuple(message.sent.shape)} {message.sent.dtype}")
         if message.kind == "all_gather":
             works = [dist.all_gather_into_tensor(message.received.flatten(), message.sent.flatten(), async_op=True)]
         else:

@@ -118,15 +118,22 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
 
     began = time.perf_counter()
     launcher.launch()
-    hold = sorted((*HOLD_MS, HOLD_TIMES_HOST * TRIALS * 1e3 * (time.perf_counter() - began)))[1]
-    torch.cuda.synchronize()
-    torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
+    hold_stream(TRIALS * (time.perf_counter() - began))
     began = time.perf_counter()
     events = [launcher.launch() for _ in range(TRIALS)]
     host = (time.perf_counter() - began) / TRIALS * 1e3
     torch.cuda.synchronize()
     timed = statistics.median(start.elapsed_time(stop) for start, stop in events)
     return LaunchCost(timed=timed, device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1), host=host)
+
+
+def hold_stream(seconds: float) -> None:
+    """Let the idle stream sleep for longer than the host needs to submit ``seconds`` of launches, at most 100 ms."""
+    import torch
+
+    torch.cuda.synchronize()
+    hold = sorted((*HOLD_MS, HOLD_TIMES_HOST * 1e3 * seconds))[1]
+    torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
 
 
 def graph_size(pool: BufferPool, l2: int) -> int:

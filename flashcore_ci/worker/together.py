@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,12 +86,19 @@ def _count_differing(first: Any, second: Any) -> int:
 
 
 def _median_ms(context: GroupContext, action: Callable[[], object]) -> float:
-    """Return the median over launches of the slowest rank."""
+    """Return the median over launches of the slowest rank. The stream is held, so no time of a host counts."""
     import torch
 
-    events = []
-    for _ in range(WARM + LAUNCHES):
-        context.empty_l2()
-        events.append(launchers.between_events(action))
+    def submit(count: int) -> list[tuple[Any, Any]]:
+        events = []
+        for _ in range(count):
+            context.empty_l2()
+            events.append(launchers.between_events(action))
+        return events
+
+    began = time.perf_counter()
+    submit(WARM)
+    launchers.hold_stream(LAUNCHES / WARM * (time.perf_counter() - began))
+    events = submit(LAUNCHES)
     torch.cuda.synchronize()
-    return statistics.median(context.worst([start.elapsed_time(stop) for start, stop in events[WARM:]]))
+    return statistics.median(context.worst([start.elapsed_time(stop) for start, stop in events]))
