@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 LATE_CYCLES = 6_000_000  # 3 ms, which no host takes to launch what reads the message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,9 +99,9 @@ def attention_e4m3(
     zeros, in copies. The rest is as in ``attention``.
     """
     q, k, v = (tensor.view(BYTE) if getattr(tensor, "dtype", None) in FP8_STORAGE else tensor for tensor in (q, k, v))
-    if not transposed and _needs_filling(q, k, v):
-        return _attend_filled(
-            (q, k, v), (out, lse), scale, causal=causal, return_lse=return_lse, max_ctas=max_ctas, q_scale=q_scale, k_scale=k_scale,
+    if not transposed and needs_filling((q, k, v), RANK):
+        return attend_filled(
+            attention_e4m3, (q, k, v), (out, lse), scale, causal=causal, return_lse=return_lse, max_ctas=max_ctas, q_scale=q_scale, k_scale=k_scale,
             v_scale=v_scale,
         )  # fmt: skip
     if out is None and isinstance(q, torch.Tensor):
@@ -152,23 +153,25 @@ def transpose_values(v: torch.Tensor, v_scale: torch.Tensor | None = None) -> to
     return values.view(torch.float8_e4m3fn)
 
 
-def _needs_filling(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    # all have the same head dimension below 256, and no kernel has it. What is wrong otherwise, the kernel names
-    if any(not isinstance(x, torch.Tensor) or x.dtype is not BYTE or x.dim() != RANK for x in (q, k, v)):
+def needs_filling(tensors: Tensors, rank: int) -> bool:
+    """Return whether all have the same head dimension below 256, and no kernel has it. What is wrong otherwise, the kernel names."""
+    if any(not isinstance(x, torch.Tensor) or x.dtype is not BYTE or x.dim() != rank for x in tensors):
         return False
-    head_dim = q.shape[-1]
-    return 0 < head_dim < max(HEAD_DIMS) and head_dim not in HEAD_DIMS and {k.shape[-1], v.shape[-1]} == {head_dim}
+    (head_dim, *others) = {x.shape[-1] for x in tensors}
+    return not others and 0 < head_dim < max(HEAD_DIMS) and head_dim not in HEAD_DIMS
 
 
-def _attend_filled(tensors: Tensors, results: Tensors, scale: float | None, **options: Any) -> Result:
+def attend_filled(
+    attend: Callable[..., Result], tensors: Tensors, results: Tensors, scale: float | None, *rest: Any, **options: Any
+) -> Result:
+    """Call ``attend`` with copies of q, k and v that zeros fill up to the next head dimension of a kernel. ``results``: out, lse."""
     head_dim = tensors[0].shape[-1]
     missing = min(size for size in HEAD_DIMS if size > head_dim) - head_dim
-    q, k, v = (torch.nn.functional.pad(x, (0, missing)).contiguous() for x in tensors)
-    scale = get_scale(scale, head_dim)
-    result = attention_e4m3(q, k, v, scale=scale, lse=results[1], **options)
-    out, *rest = result if isinstance(result, tuple) else (result,)
+    filled = (torch.nn.functional.pad(x, (0, missing)).contiguous() for x in tensors)
+    result = attend(*filled, *rest, scale=get_scale(scale, head_dim), lse=results[1], **options)
+    out, *sums = result if isinstance(result, tuple) else (result,)
     out = out[..., :head_dim].contiguous() if results[0] is None else results[0].copy_(out[..., :head_dim])
-    return (out, rest[0]) if rest else out
+    return (out, sums[0]) if sums else out
 
 
 def _permute(v: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from flashcore import _library
 from flashcore._blocks import HEAD_DIMS
+from flashcore._e4m3 import attend_filled, needs_filling
 from flashcore._fp8 import BYTE, FP8_STORAGE, check_scale
 from flashcore._launch import Entry, Launch, Tensors, make_launch
 from flashcore._tensors import (
@@ -73,11 +74,13 @@ def attention_e4m3_varlen(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
 ) -> Result:
-    """Compute ``attention_varlen`` of E4M3, d = 64, 128 or 256, as ``attention_e4m3`` does. Sequences must not overlap.
-
-    Factors are (sequences, kv heads).
-    """
+    """Compute ``attention_varlen`` of E4M3 as ``attention_e4m3`` does. Sequences must not overlap. Factors are (sequences, kv heads)."""
     q, k, v = (tensor.view(BYTE) if getattr(tensor, "dtype", None) in FP8_STORAGE else tensor for tensor in (q, k, v))
+    if needs_filling((q, k, v), RANK):
+        return attend_filled(
+            attention_e4m3_varlen, (q, k, v), (out, lse), scale, cu_seqlens_q, cu_seqlens_k, causal=causal, return_lse=return_lse,
+            max_ctas=max_ctas, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, seqused_q=seqused_q, seqused_k=seqused_k,
+        )  # fmt: skip
     if out is None and isinstance(q, torch.Tensor):
         out = torch.empty(q.shape, dtype=torch.bfloat16, device=q.device)
     tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, q_scale, k_scale, v_scale, lse)

@@ -1,7 +1,7 @@
 """The cases of E4M3 in FlashAttention-3's own tests. ``plan`` puts those that FlashCore serves into the order of a seed.
 
-The rest is refused by name: windows, chunks and softcap, packed rows, rotary embedding, left padding, pages of fewer than 16 keys, and more than 16
-queries over a cache. Upstream's file can run values in columns, but leaves them out of its list.
+The rest is refused by name: windows, chunks and softcap, packed queries over a cache, rotary embedding, left padding, pages of fewer than 16 keys, and
+more than 16 queries over a cache. Upstream's file can run values in columns, but leaves them out of its list.
 
 A test of upstream loops over a random chunk and none. Here each is a case of its own, ``chunk``.
 """
@@ -35,7 +35,7 @@ TESTS: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "page_size": (None, 1, 4, 128), "has_leftpad": BOTH, "has_batch_idx": BOTH, "varlen_q": BOTH, "d": (128,), "chunk": BOTH,
     },
 }  # fmt: skip
-GROUPS = ("fp8-dense", "fp8-columns", "fp8-cache")
+GROUPS = ("fp8-dense", "fp8-columns", "fp8-cache", "fp8-packed")
 SAMPLE = 1000
 COLUMN_STEP = 16  # keys of upstream's values in columns
 MOST_QUERIES, LEAST_PAGE = 16, 16
@@ -88,7 +88,7 @@ def find_refused(case: Case) -> str:
         (
             feature
             for feature, is_used in (
-                ("packed rows", case.test == "varlen_output" or p.get("varlen_q")),
+                ("packed queries over a cache", p.get("varlen_q")),
                 ("softcap", p.get("softcap")),
                 ("window", p["local"]),
                 ("chunk", p["chunk"]),
@@ -105,8 +105,8 @@ def find_refused(case: Case) -> str:
 
 def group_of(case: Case) -> str:
     """Name the group of a case: each is a row of the gate."""
-    if case.test == "kvcache":
-        return GROUPS[2]
+    if case.test != "output":
+        return GROUPS[2] if case.test == "kvcache" else GROUPS[3]
     return GROUPS[1] if case.arguments["V_colmajor"] else GROUPS[0]
 
 
@@ -114,14 +114,14 @@ def list_features(case: Case) -> Iterator[str]:
     """Name all that a case uses."""
     p = case.arguments
     yield from (case.test, p["dtype"], f"mha {p['mha_type']}", f"d {p['d']}")
-    features = ("causal", "new_kv", "page_size", "has_batch_idx", "V_colmajor")
+    features = ("causal", "new_kv", "page_size", "has_batch_idx", "V_colmajor", "add_unused_qkv")
     yield from (feature for feature in features if p.get(feature))
 
 
 @functools.cache
 def plan(seed: int) -> tuple[Case, ...]:
     """Return the served cases in the order of a seed."""
-    served = [case for test in ("output", "kvcache") for case in list_cases(test) if not find_refused(case)]
+    served = [case for test in TESTS for case in list_cases(test) if not find_refused(case)]
     random.Random(f"{seed} fp8").shuffle(served)  # noqa: S311 - no secret
     return tuple(served)
 

@@ -141,3 +141,25 @@ def test_other_head_dimensions_are_filled_with_zeros(monkeypatch: pytest.MonkeyP
     assert out is target
     assert (out == 1.0).all()
     assert lse.shape == (1,)
+
+
+def test_other_head_dimensions_of_packed_rows_are_filled_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "kernel"))
+    from flashcore import _e4m3_varlen
+
+    given: list[Any] = []
+
+    def entry(tensors_: Any, options: Any, *, return_lse: bool) -> Any:
+        given.append((tensors_, options, return_lse))
+        return tensors_[3].fill_(1.0)
+
+    monkeypatch.setattr(_e4m3_varlen, "_ENTRY", entry)
+    q, k, v = (torch.randint(0, 100, (n, 3, 192), dtype=torch.uint8) for n in (5, 7, 7))
+    starts, used = (torch.tensor(x, dtype=torch.int32) for x in ([0, 5], [4]))
+    out = _e4m3_varlen.attention_e4m3_varlen(q, k, v, starts, starts, causal=True, seqused_k=used, max_ctas=7)
+    ((tensors_, options, asks_sums),) = given
+    filled, result, lengths = tensors_[:3], tensors_[3], tensors_[7]
+    assert [tuple(x.shape) for x in (*filled, result, out)] == [(5, 3, 256), (7, 3, 256), (7, 3, 256), (5, 3, 256), (5, 3, 192)]
+    assert all(torch.equal(x[..., :192], y) and not x[..., 192:].any() for x, y in zip(filled, (q, k, v), strict=True))
+    assert lengths is used
+    assert (options, asks_sums) == ((True, 1 / math.sqrt(192), 7), False)
