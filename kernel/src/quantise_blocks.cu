@@ -38,6 +38,7 @@ cudaError_t run(const BlockParams& params, int ctas, cudaStream_t stream) {
     return launch<kKernel, kBlockThreads, 0, BlockParams>(params, ctas, stream);
 }
 
+constexpr int kKeys = 1;
 constexpr int kValues = 2;
 constexpr int64_t kBlockLimit = int64_t{1} << 30;
 constexpr int64_t kBlockRows[] = {64, 128, 128};  // rows of a block of each kind
@@ -93,6 +94,7 @@ Status quantise_blocks(const Arguments& args) {
                        static_cast<int>(blocks),
                        static_cast<int>(block_rows),
                        args.transform,
+                       args.kind == kKeys ? args.transform : 0,
                        {}};
     for (int i = 0; i < kSignWords; ++i) params.signs[i] = args.signs[i];
     const bool is_bf16 = args.dtype == static_cast<int>(DType::kBf16);

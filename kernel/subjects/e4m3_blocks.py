@@ -31,6 +31,7 @@ ROWS, VALUES = ([f"flashcore_quantise_{kind}_{dtype}" for dtype in ("fp16", "bf1
 PERMUTE, ATTENTION = "flashcore_e4m3_permute_values", "flashcore_e4m3_block_d128_full"
 FLUSH = 128  # keys that the tensor cores add up before fp32 does
 KEYS = 128
+WARP = 32
 DEVICE = "cuda"
 
 
@@ -151,7 +152,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if part == "quantise":
         if inputs["transform"]:
             q, k = (quantised.transform(x.float()) for x in (q, k))
-        rounded = quantise_exactly(q.float(), k.float(), v.float())
+        rounded = quantise_exactly(q.float(), k.float(), v.float(), keeps_length=inputs["transform"])
         return {**rounded, "v": order(rounded["v"])}
     if q.dtype == torch.float64:
         return {"out": accuracy.attend(q, k, v)}
@@ -159,8 +160,8 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": accuracy.e4m3.reference({**rounded, "causal": False})["out"]}
 
 
-def quantise_exactly(q: Any, k: Any, v: Any) -> dict[str, Any]:
-    """Round to E4M3 bytes with the formula of ``quantise_blocks``, without transposing."""
+def quantise_exactly(q: Any, k: Any, v: Any, *, keeps_length: bool = False) -> dict[str, Any]:
+    """Round to E4M3 bytes with the formula of ``quantise_blocks``, without transposing. ``keeps_length``: of keys."""
     import torch
 
     rounded: dict[str, Any] = {}
@@ -172,8 +173,34 @@ def quantise_exactly(q: Any, k: Any, v: Any) -> dict[str, Any]:
         filled[:, :length] = tensor
         largest = filled.abs().view(batch, blocks, rows, heads, columns).amax(dim=(2, 4)).transpose(1, 2)
         scale = accuracy.scale_of(largest)
-        rounded |= {name: accuracy.e4m3.fp8.quantise(tensor, accuracy.e4m3.spread(scale, tensor, rows)), f"{name}_scale": scale}
+        factor = accuracy.e4m3.spread(scale, tensor, rows)
+        shorter = accuracy.e4m3.fp8.quantise(tensor, factor)
+        kept = keep_length(tensor / factor[..., None], shorter) if keeps_length and name == "k" else shorter
+        rounded |= {name: kept, f"{name}_scale": scale}
     return rounded
+
+
+def keep_length(y: Any, rounded: Any) -> Any:
+    """Choose the bytes that change rows ``y`` less along themselves: ``rounded``, or those of longer rows. As quantise/row_length.cuh."""
+    import torch
+
+    def lost_length(candidate: Any) -> Any:
+        return row_product(y, y - accuracy.e4m3.fp8.to_float(candidate))
+
+    lost = lost_length(rounded)
+    candidate = accuracy.e4m3.fp8.quantise(y * (1.0 + lost / row_product(y, y)), torch.ones_like(y[..., 0]))
+    return torch.where(lost_length(candidate).abs() < lost.abs(), candidate, rounded)
+
+
+def row_product(x: Any, y: Any) -> Any:
+    """Add the products of each row in the kernel's order: neighbouring columns of a lane, then the lanes of a warp. Keep the dimension."""
+    products = (x * y).unflatten(-1, (WARP, -1))
+    total = products[..., 0]
+    for column in range(1, products.shape[-1]):
+        total = total + products[..., column]
+    while total.shape[-1] > 1:
+        total = total[..., ::2] + total[..., 1::2]
+    return total
 
 
 def order(v: Any) -> Any:

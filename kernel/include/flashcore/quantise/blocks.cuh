@@ -9,6 +9,7 @@
 #include "flashcore/core/element.cuh"
 #include "flashcore/core/launch.cuh"
 #include "flashcore/ptx/math.cuh"
+#include "flashcore/quantise/row_length.cuh"
 
 namespace flashcore::quantise {
 
@@ -33,6 +34,7 @@ struct BlockParams {
     int blocks;
     int block_rows;  // 64 or 128
     int transform;
+    int keeps_length;  // of each row (quantise/row_length.cuh)
     uint32_t signs[kSignWords];
 };
 
@@ -130,13 +132,13 @@ __device__ __forceinline__ float load_block(float (&x)[kWarpRows][kColumns], con
     return factor;
 }
 
-template <int kColumns>
+template <int kColumns, bool kKeepsLength = false>
 __device__ __forceinline__ void round_columns(uint32_t (&words)[(kColumns + 3) / 4], const float (&x)[kColumns], float factor) {
-    float y[kColumns < 4 ? 4 : kColumns] = {};
+    float y[kColumns];
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) y[j] = __fdiv_rn(x[j], factor);
-#pragma unroll
-    for (int i = 0; i < (kColumns + 3) / 4; ++i) words[i] = ptx::pack_e4m3(y[4 * i], y[4 * i + 1], y[4 * i + 2], y[4 * i + 3]);
+    pack_columns<kColumns>(words, y);
+    if constexpr (kKeepsLength) keep_length<kColumns>(words, y);
 }
 
 // Stores the bytes of a lane: 2, 4 or 8.
@@ -152,23 +154,29 @@ __device__ __forceinline__ void store_columns(uint8_t* at, const uint32_t (&word
 }
 
 // E4M3 (batch, rows, heads, head_dim), contiguous.
-template <class Source, int kHeadDim>
-__device__ __forceinline__ void round_block(const BlockParams& params) {
-    constexpr int kColumns = kHeadDim / 32;
-    const BlockPosition at = locate_block(params);
+template <int kColumns, bool kKeepsLength>
+__device__ __forceinline__ void store_block(const BlockParams& params, const BlockPosition& at, const float (&x)[kWarpRows][kColumns],
+                                            float factor) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    float x[kWarpRows][kColumns];
-    const float factor = load_block<Source, kColumns>(x, params, at);
 #pragma unroll
     for (int i = 0; i < kWarpRows; ++i) {
         const int row = at.block * params.block_rows + i * kBlockWarps + warp;
         if (i * kBlockWarps + warp >= params.block_rows || row >= params.rows) break;
         uint32_t words[(kColumns + 3) / 4];
-        round_columns<kColumns>(words, x[i], factor);
+        round_columns<kColumns, kKeepsLength>(words, x[i], factor);
         const int64_t line = (static_cast<int64_t>(at.batch) * params.rows + row) * params.heads + at.head;
-        store_columns<kColumns>(params.values + line * kHeadDim + lane * kColumns, words);
+        store_columns<kColumns>(params.values + (line * 32 + lane) * kColumns, words);
     }
+}
+
+template <class Source, int kColumns>
+__device__ __forceinline__ void round_block(const BlockParams& params) {
+    const BlockPosition at = locate_block(params);
+    float x[kWarpRows][kColumns];
+    const float factor = load_block<Source, kColumns>(x, params, at);
+    if (params.keeps_length != 0) return store_block<kColumns, true>(params, at, x, factor);
+    store_block<kColumns, false>(params, at, x, factor);
 }
 
 // E4M3 (batch, heads, head_dim, blocks * 128), contiguous, in the order of attention/value_order.h. Missing keys are zeros.
@@ -222,9 +230,9 @@ __device__ __forceinline__ void round_value_block(const BlockParams& params, uin
 template <class Source>
 __device__ __forceinline__ void round_blocks(const BlockParams& params) {
     switch (params.head_dim) {
-        case 64: return round_block<Source, 64>(params);
-        case 128: return round_block<Source, 128>(params);
-        default: return round_block<Source, 256>(params);
+        case 64: return round_block<Source, 2>(params);
+        case 128: return round_block<Source, 4>(params);
+        default: return round_block<Source, 8>(params);
     }
 }
 
