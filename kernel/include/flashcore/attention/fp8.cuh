@@ -24,6 +24,29 @@ __device__ __forceinline__ ScoreFactor score_factor(const Params& params, float 
     return {magnitude, params.score_sign * copysignf(1.0f, factor)};
 }
 
+// Returns row_max * scale + ln(row_sum), rounded once at its size. natural_log rounds once at the size of ln(row_sum), and adding it
+// once more. The terms are therefore added in pairs of floats, of which the second one has what the first one lacks.
+__device__ __forceinline__ float log_sum_exp(float row_max, float scale, float row_sum) {
+    constexpr int kThreeQuarters = 0x3F400000;
+    constexpr int kMantissaBits = 23;
+    constexpr int kInfinity = 0x7F800000;
+    constexpr float kLn2High = 0.693145751953125f;  // 15 bits, so a product with an exponent is exact
+    constexpr float kLn2Low = 1.42860677e-6f;
+    const int bits = __float_as_int(row_sum);
+    const int exponent = (bits - kThreeQuarters) >> kMantissaBits;
+    const float mantissa = __int_as_float(bits - (exponent << kMantissaBits));  // from 0.75 to below 1.5
+    const float high = __fmul_rn(static_cast<float>(exponent), kLn2High);
+    const float low = fmaf(static_cast<float>(exponent), kLn2Low, __logf(mantissa));
+    const float maximum = __fmul_rn(row_max, scale);
+    const float maximum_low = fmaf(row_max, scale, -maximum);
+    const float sum = __fadd_rn(maximum, high);
+    const float high_part = __fsub_rn(sum, maximum);
+    const float sum_low = __fadd_rn(__fsub_rn(maximum, __fsub_rn(sum, high_part)), __fsub_rn(high, high_part));
+    const float result = __fadd_rn(sum, __fadd_rn(__fadd_rn(sum_low, maximum_low), low));
+    if (!(row_sum < __int_as_float(kInfinity))) return row_sum;
+    return fabsf(sum) < __int_as_float(kInfinity) ? result : sum;
+}
+
 // As store_lse in epilogue.cuh, with the scale of a (batch, KV head). The sums are without the offset.
 __device__ __forceinline__ void store_fp8_lse(const Params& params, const RowCoordinate& coordinate, const SoftmaxState& state,
                                               float scale, int lane) {
@@ -32,7 +55,7 @@ __device__ __forceinline__ void store_fp8_lse(const Params& params, const RowCoo
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
         const int row = coordinate.row + r * sm90::kCoreMatrixRows;
-        const float value = fmaf(state.row_max[r], scale, natural_log(state.row_sum[r]));
+        const float value = log_sum_exp(state.row_max[r], scale, state.row_sum[r]);
         if (row < params.sq) lse[row] = state.row_sum[r] == 0.0f ? minus_infinity() : value;
     }
 }
