@@ -190,7 +190,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
     rows = max(1, e4m3.CHUNK // k.shape[1])
     for batch, head, start in itertools.product(range(q.shape[0]), range(q.shape[2]), range(0, q.shape[1], rows)):
         part, kv_head = slice(start, start + rows), head // group
-        scores = q[batch, part, head] @ k[batch, :, kv_head].T / math.sqrt(HEAD_DIM)
+        scores = q[batch, part, head] @ k[batch, :, kv_head].T / math.sqrt(q.shape[-1])
         out[batch, part, head] = torch.softmax(scores, dim=-1) @ v[batch, :, kv_head]
     return out
 

@@ -1,8 +1,8 @@
-"""Subject: 16-bit inputs, rounded to E4M3 with a scale for each block of rows, and attention over them. d = 128.
+"""Subject: 16-bit inputs, rounded to E4M3 with a scale for each block of rows, and attention over them.
 
-Parameters: ``b``, ``h``, ``hkv``, ``sq``, ``sk``, ``input``, ``size``, ``transform`` and ``flush`` as in e4m3_accuracy.py, and ``part``: ``all``, only the
-kernels that ``quantise``, only ``attention`` over what they wrote, or ``columns``: E4M3 values in columns are brought into order.
-With ``blocks = false`` it is the subject e4m3_quantised: one scale for each head.
+Parameters: ``b``, ``h``, ``hkv``, ``sq``, ``sk``, ``input``, ``size``, ``transform`` and ``flush`` as in e4m3_accuracy.py, ``d`` (64, 128
+or 256, default 128), and ``part``: ``all``, only the kernels that ``quantise``, only ``attention`` over what they wrote, or ``columns``: E4M3
+values in columns are brought into order. With ``blocks = false`` it is the subject e4m3_quantised: one scale for each head.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ accuracy = quantised.accuracy
 PARTS = ("all", "quantise", "attention", "columns")
 SOURCE = "kernel/src/quantise_blocks.cu"
 ROWS, VALUES = ([f"flashcore_quantise_{kind}_{dtype}" for dtype in ("fp16", "bf16")] for kind in ("rows", "values"))
-PERMUTE, ATTENTION = "flashcore_e4m3_permute_values", "flashcore_e4m3_block_d128_full"
+PERMUTE = "flashcore_e4m3_permute_values"
+SIGNS = (*quantised.SIGNS, 0xD6E8FEB8, 0x6A09E667, 0xBB67AE85, 0x3C6EF372)
 FLUSH = 128  # keys that the tensor cores add up before fp32 does
 KEYS = 128
+ANY_HEAD_DIM = ("normal", "outlier", "ones", "equal")  # inputs that do not count columns
 WARP = 32
 DEVICE = "cuda"
 
@@ -52,19 +54,21 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     if not params.get("blocks", True):
         work: dict[str, Any] = quantised.problem(_drop(params))
         return work
-    own, part = _divide(params)
-    work = accuracy.problem(own)
+    own, part, d = _divide(params)
+    numbers = {name: accuracy.complete(own)[name] for name in accuracy.NUMBERS}
+    work = accuracy.e4m3.problem({**numbers, "d": d})
     b, h, hkv = own["b"], own["h"], own.get("hkv", own["h"])
+    attention = f"flashcore_e4m3_block_d{d}_full"
     rows = float(b * (h * own["sq"] + 2 * hkv * own["sk"]))
     kernels = [ROWS[1], VALUES[1]]
     if part == "columns":
-        return {"flops": 0.0, "bytes": 2.0 * KEYS * b * hkv * own["sk"], "entries": [PERMUTE]}
+        return {"flops": 0.0, "bytes": 2.0 * d * b * hkv * own["sk"], "entries": [PERMUTE]}
     if part == "quantise":
-        return {"flops": 0.0, "bytes": 3.0 * KEYS * rows, "entries": kernels}
+        return {"flops": 0.0, "bytes": 3.0 * d * rows, "entries": kernels}
     return {
         **work,
-        "bytes": work["bytes"] + (3.0 * KEYS * rows if part == "all" else 0.0),
-        "entries": [*kernels, ATTENTION] if part == "all" else [ATTENTION],
+        "bytes": work["bytes"] + (3.0 * d * rows if part == "all" else 0.0),
+        "entries": [*kernels, attention] if part == "all" else [attention],
     }
 
 
@@ -77,8 +81,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     if not params.get("blocks", True):
         return {**quantised.inputs(_drop(params), seed), "blocks": False}
-    own, part = _divide(params)
-    p = accuracy.complete(own)
+    own, part, d = _divide(params)
+    p = {**accuracy.complete(own), "d": d}
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     q, k, v = (x.bfloat16() for x in accuracy.hostile.INPUTS[p["input"]](p, generator))
     given = {"q": q, "k": k, "v": v, "transform": p["transform"], "part": part, "blocks": True}
@@ -151,7 +155,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q, k, v = (inputs.get(f"original_{name}", inputs[name]) for name in "qkv")
     if part == "quantise":
         if inputs["transform"]:
-            q, k = (quantised.transform(x.float()) for x in (q, k))
+            q, k = (quantised.transform(x.float(), SIGNS) for x in (q, k))
         rounded = quantise_exactly(q.float(), k.float(), v.float(), keeps_length=inputs["transform"])
         return {**rounded, "v": order(rounded["v"])}
     if q.dtype == torch.float64:
@@ -231,11 +235,16 @@ def _drop(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if name != "blocks"}
 
 
-def _divide(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _divide(params: Mapping[str, Any]) -> tuple[dict[str, Any], str, int]:
     own = {**_drop(params), "b": params.get("b", 1)}
     part, flush = own.pop("part", "all"), own.pop("flush", FLUSH)
+    d = own.pop("d", accuracy.HEAD_DIM)
     if part not in PARTS:
         raise ValueError(f"part: must be one of {', '.join(PARTS)}, is {part!r}")
+    if d not in accuracy.e4m3.HEAD_DIMS:
+        raise ValueError(f"d: must be 64, 128 or 256, is {d!r}")
+    if d != accuracy.HEAD_DIM and own["input"] not in ANY_HEAD_DIM:
+        raise ValueError(f"input: must be one of {', '.join(ANY_HEAD_DIM)} with d = {d}, is {own['input']!r}")
     if flush != FLUSH:
         raise ValueError(f"flush: this kernel adds up {FLUSH} keys in the tensor cores, not {flush!r}")
-    return own, part
+    return own, part, d

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
@@ -144,18 +144,19 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"out": accuracy.e4m3.reference({**rounded, "causal": False})["out"]}
 
 
-def transform(x: Any) -> Any:
-    """Transform float32 rows (..., 128) as the kernels do, in the order of their sums."""
+def transform(x: Any, signs: Sequence[int] = SIGNS) -> Any:
+    """Transform float32 rows (..., d) as the kernels do, in the order of their sums. A word of signs is for 32 columns."""
     import torch
 
-    bits = [SIGNS[column // WORD] >> column % WORD & 1 for column in range(accuracy.HEAD_DIM)]
+    columns = x.shape[-1]
+    bits = [signs[column // WORD] >> column % WORD & 1 for column in range(columns)]
     x = x * (1.0 - 2.0 * torch.tensor(bits, device=x.device))
     step = 1
-    while step < accuracy.HEAD_DIM:
+    while step < columns:
         low, high = x.unflatten(-1, (-1, 2, step)).unbind(-2)
         x = torch.stack([low + high, low - high], dim=-2).flatten(-3)
         step *= 2
-    return x * (1.0 / math.sqrt(accuracy.HEAD_DIM))
+    return x * (1.0 / math.sqrt(columns))
 
 
 def _divide(params: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

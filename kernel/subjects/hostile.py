@@ -1,4 +1,4 @@
-"""Distributions that are hard for attention in E4M3. Each function returns q, k and v (b, s, heads, 128) in float32."""
+"""Distributions that are hard for attention in E4M3. Each function returns q, k and v (b, s, heads, 128) in float32, or ``d`` columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
     import torch
 
     def draw(rows: int, heads: int) -> Any:
-        return torch.randn((p["b"], rows, heads, D), device=generator.device, generator=generator)
+        return torch.randn((p["b"], rows, heads, p.get("d", D)), device=generator.device, generator=generator)
 
     return draw(p["sq"], p["h"]), draw(p["sk"], p["hkv"]), draw(p["sk"], p["hkv"])
 

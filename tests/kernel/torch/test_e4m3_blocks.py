@@ -66,11 +66,11 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Any:
     flashcore, rounding = ModuleType("flashcore"), ModuleType("flashcore._blocks")
     monkeypatch.setitem(sys.modules, "flashcore", flashcore)
     monkeypatch.setitem(sys.modules, "flashcore._blocks", rounding)
-    vars(flashcore)["_blocks"], vars(rounding)["SIGNS"] = rounding, (*blocks.quantised.SIGNS, 0, 0, 0, 0)
+    vars(flashcore)["_blocks"], vars(rounding)["SIGNS"] = rounding, blocks.SIGNS
 
     def quantise_blocks(x: Any, kind: str, *, signs: Any, out: Any) -> Any:
-        x = blocks.quantised.transform(x.float()) if signs else x.float()
-        rounded = blocks.quantise_exactly(x, x, x)
+        x = blocks.quantised.transform(x.float(), blocks.SIGNS) if signs else x.float()
+        rounded = blocks.quantise_exactly(x, x, x, keeps_length=signs is not None)
         values = blocks.order(rounded["v"]) if kind == "v" else rounded[kind]
         if out:
             out[0].copy_(values), out[1].copy_(rounded[f"{kind}_scale"])
@@ -92,7 +92,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Any:
         correctness._require_same_outputs(outputs, low, "reference")
         return correctness._compare(outputs, low, exact, {})["readings"]
 
-    vars(readings)["e4m3"] = e4m3
+    vars(readings).update(e4m3=e4m3, blocks=blocks)
     return readings
 
 
@@ -163,3 +163,59 @@ def test_other_head_dimensions_of_packed_rows_are_filled_with_zeros(monkeypatch:
     assert all(torch.equal(x[..., :192], y) and not x[..., 192:].any() for x, y in zip(filled, (q, k, v), strict=True))
     assert lengths is used
     assert (options, asks_sums) == ((True, 1 / math.sqrt(192), 7), False)
+
+
+def load(name: str) -> ModuleType:
+    module = ModuleType(name)
+    vars(module)["__file__"] = str(ROOT / f"kernel/subjects/{name}.py")
+    SourceFileLoader(name, vars(module)["__file__"]).exec_module(module)
+    return module
+
+
+def add_products(x: Any, y: Any) -> Any:
+    """Walk through quantise/row_length.cuh lane by lane: neighbouring columns of a lane, then 5 exchanges of lanes."""
+    lanes = (x * y).view(32, -1)
+    total = lanes[:, 0]
+    for column in range(1, lanes.shape[1]):
+        total = total + lanes[:, column]
+    for step in (1, 2, 4, 8, 16):
+        total = total + total[torch.arange(32) ^ step]
+    assert (total == total[0]).all()
+    return total[0]
+
+
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_keys_keep_their_length_in_the_order_of_the_kernel(d: int) -> None:
+    blocks = load("e4m3_blocks")
+    y = torch.randn(100, d, generator=torch.Generator().manual_seed(d)) * 100
+    rounded = y.to(torch.float8_e4m3fn)
+    kept = blocks.accuracy.e4m3.fp8.to_float(blocks.keep_length(y, rounded.view(torch.uint8)))
+    longer_rows = 0
+    for row, near, found in zip(y, rounded.float(), kept, strict=True):
+        lost = add_products(row, row - near)
+        longer = (row * (1.0 + lost / add_products(row, row))).clamp(-448, 448).to(torch.float8_e4m3fn).float()
+        takes_longer = bool(add_products(row, row - longer).abs() < lost.abs())
+        assert torch.equal(found, longer if takes_longer else near)
+        longer_rows += takes_longer
+    assert 30 < longer_rows < 100
+
+
+def test_no_row_loses_more_length_and_rows_without_one_stay() -> None:
+    blocks = load("e4m3_blocks")
+    y = torch.randn(400, 64, generator=torch.Generator().manual_seed(1)) * 100
+    y[0], y[1] = 0.0, math.nan
+    rounded = y.to(torch.float8_e4m3fn).view(torch.uint8)
+    kept = blocks.keep_length(y, rounded)
+    assert torch.equal(kept[:2], rounded[:2])
+    before, after = (((y - x.view(torch.float8_e4m3fn).float()) * y)[2:].sum(dim=-1).abs() for x in (rounded, kept))
+    assert (after <= before * 1.001 + 1e-3).all()
+    assert after.mean() < 0.7 * before.mean()
+
+
+def test_keys_that_keep_their_length_have_a_smaller_error(measure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the heads are narrow and the keys are many, the error along the keys was the largest."""
+    params = {"b": 1, "h": 8, "sq": 32, "sk": 8192, "d": 64, "input": "outlier", "size": 16, "transform": True}
+    kept = measure(**params)["error/rms-ratio"]
+    monkeypatch.setattr(measure.blocks, "keep_length", lambda _, rounded: rounded)
+    assert kept < 0.85 * measure(**params)["error/rms-ratio"]
+    assert kept <= 0.3
