@@ -24,9 +24,23 @@ __device__ __forceinline__ ScoreFactor score_factor(const Params& params, float 
     return {magnitude, params.score_sign * copysignf(1.0f, factor)};
 }
 
-// Returns row_max * scale + ln(row_sum), rounded once at its size. natural_log rounds once at the size of ln(row_sum), and adding it
+// What a row maximum is multiplied by, and what rounding took away from that.
+struct MaximumFactor {
+    float high;
+    float low;
+};
+// Of scales of heads: the scale of the softmax times those of queries and keys.
+__device__ __forceinline__ MaximumFactor maximum_factor(float scale, float q_descale, float k_descale) {
+    const float q = fabsf(q_descale);
+    const float k = fabsf(k_descale);
+    const float product = __fmul_rn(q, k);
+    const float high = __fmul_rn(scale, product);
+    return {high, fmaf(scale, fmaf(q, k, -product), fmaf(scale, product, -high))};
+}
+
+// Returns row_max * factor + ln(row_sum), rounded once at its size. natural_log rounds once at the size of ln(row_sum), and adding it
 // once more. The terms are therefore added in pairs of floats, of which the second one has what the first one lacks.
-__device__ __forceinline__ float log_sum_exp(float row_max, float scale, float row_sum) {
+__device__ __forceinline__ float log_sum_exp(float row_max, const MaximumFactor& factor, float row_sum) {
     constexpr int kThreeQuarters = 0x3F400000;
     constexpr int kMantissaBits = 23;
     constexpr int kInfinity = 0x7F800000;
@@ -37,8 +51,8 @@ __device__ __forceinline__ float log_sum_exp(float row_max, float scale, float r
     const float mantissa = __int_as_float(bits - (exponent << kMantissaBits));  // from 0.75 to below 1.5
     const float high = __fmul_rn(static_cast<float>(exponent), kLn2High);
     const float low = fmaf(static_cast<float>(exponent), kLn2Low, __logf(mantissa));
-    const float maximum = __fmul_rn(row_max, scale);
-    const float maximum_low = fmaf(row_max, scale, -maximum);
+    const float maximum = __fmul_rn(row_max, factor.high);
+    const float maximum_low = fmaf(row_max, factor.low, fmaf(row_max, factor.high, -maximum));
     const float sum = __fadd_rn(maximum, high);
     const float high_part = __fsub_rn(sum, maximum);
     const float sum_low = __fadd_rn(__fsub_rn(maximum, __fsub_rn(sum, high_part)), __fsub_rn(high, high_part));
@@ -47,15 +61,15 @@ __device__ __forceinline__ float log_sum_exp(float row_max, float scale, float r
     return fabsf(sum) < __int_as_float(kInfinity) ? result : sum;
 }
 
-// As store_lse in epilogue.cuh, with the scale of a (batch, KV head). The sums are without the offset.
+// As store_lse in epilogue.cuh, with the factor of a (batch, KV head). The sums are without the offset.
 __device__ __forceinline__ void store_fp8_lse(const Params& params, const RowCoordinate& coordinate, const SoftmaxState& state,
-                                              float scale, int lane) {
+                                              const MaximumFactor& factor, int lane) {
     if (params.lse == nullptr || lane % kQuadLanes != 0) return;
     float* lse = params.lse + coordinate.batch * params.lse_batch_stride + coordinate.head * params.lse_head_stride;
 #pragma unroll
     for (int r = 0; r < kRowsPerLane; ++r) {
         const int row = coordinate.row + r * sm90::kCoreMatrixRows;
-        const float value = log_sum_exp(state.row_max[r], scale, state.row_sum[r]);
+        const float value = log_sum_exp(state.row_max[r], factor, state.row_sum[r]);
         if (row < params.sq) lse[row] = state.row_sum[r] == 0.0f ? minus_infinity() : value;
     }
 }

@@ -334,13 +334,13 @@ private:
 
     template <bool kExactSums>
     __device__ __forceinline__ void store(State state) {
-        constexpr float kLn2 = 0.693147180559945309f;
-        float of_maxima = kLn2;
+        MaximumFactor of_maxima{0.693147182464599609f, -1.90465430e-9f};  // ln 2
         float of_values = 1.0f;
         RowCoordinate coordinate = coordinate_;
         if constexpr (!kBlockScales) {
             const FactorPlace place = place_of(coordinate_.head);
-            of_maxima = params_.scale * fabsf(factor_of_scores(place));
+            of_maxima = maximum_factor(params_.scale, descale(params_.q_descale, place.sequence, place.kv_head),
+                                       descale(params_.k_descale, place.sequence, place.kv_head));
             of_values = descale(params_.v_descale, place.sequence, place.kv_head);
             coordinate.head = place.head;
         }
