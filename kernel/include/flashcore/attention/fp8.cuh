@@ -53,10 +53,10 @@ __device__ __forceinline__ float log_sum_exp(float row_max, const MaximumFactor&
     const float low = fmaf(static_cast<float>(exponent), kLn2Low, __logf(mantissa));
     const float maximum = __fmul_rn(row_max, factor.high);
     const float maximum_low = fmaf(row_max, factor.low, fmaf(row_max, factor.high, -maximum));
-    const float sum = __fadd_rn(maximum, high);
-    const float high_part = __fsub_rn(sum, maximum);
-    const float sum_low = __fadd_rn(__fsub_rn(maximum, __fsub_rn(sum, high_part)), __fsub_rn(high, high_part));
-    const float result = __fadd_rn(sum, __fadd_rn(__fadd_rn(sum_low, maximum_low), low));
+    const float sum = maximum + high;
+    const float high_part = sum - maximum;
+    const float sum_low = (maximum - (sum - high_part)) + (high - high_part);
+    const float result = sum + (sum_low + maximum_low + low);
     if (!(row_sum < __int_as_float(kInfinity))) return row_sum;
     return fabsf(sum) < __int_as_float(kInfinity) ? result : sum;
 }
