@@ -185,7 +185,7 @@ def quantise_exactly(q: Any, k: Any, v: Any, *, keeps_length: bool = False) -> d
 
 
 def keep_length(y: Any, rounded: Any) -> Any:
-    """Choose the bytes that change rows ``y`` less along themselves: ``rounded``, or those of longer rows. As quantise/row_length.cuh."""
+    """Take ``rounded``, or bytes of stretched rows, whichever change rows ``y`` less along themselves. As quantise/row_length.cuh."""
     import torch
 
     def lost_length(candidate: Any) -> Any:

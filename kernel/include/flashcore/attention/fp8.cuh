@@ -38,8 +38,8 @@ __device__ __forceinline__ MaximumFactor maximum_factor(float scale, float q_des
     return {high, fmaf(scale, fmaf(q, k, -product), fmaf(scale, product, -high))};
 }
 
-// Returns row_max * factor + ln(row_sum), rounded once at its size. natural_log rounds once at the size of ln(row_sum), and adding it
-// once more. The terms are therefore added in pairs of floats, of which the second one has what the first one lacks.
+// Returns row_max * factor + ln(row_sum), rounded once at its size. With natural_log there are two such roundings: of the logarithm,
+// and of the sum. Here each term is a pair of floats, and the second one has what the first one lacks.
 __device__ __forceinline__ float log_sum_exp(float row_max, const MaximumFactor& factor, float row_sum) {
     constexpr int kThreeQuarters = 0x3F400000;
     constexpr int kMantissaBits = 23;

@@ -1,7 +1,7 @@
-// A rounding to E4M3 that keeps a row's length: a second candidate, and the choice between both.
+// Rounds rows to E4M3 so that they keep their length: there are two candidates for each row.
 //
-// After a Hadamard transform the largest scores come from keys and queries of nearly one direction. An error along a key itself then
-// changes a score most, and all columns of the key can compensate it. docs/fp8.md has the errors.
+// After a Hadamard transform an outlier channel is one direction of all columns, and the largest keys lie in it. So an error along the
+// key itself changes a score most. The columns of the key can compensate it. docs/fp8.md has the errors.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -28,7 +28,7 @@ __device__ __forceinline__ float2 unpack_e4m3(uint32_t pair) {
     return __half22float2(*reinterpret_cast<const __half2*>(&halves));
 }
 
-// Sums of products over a row, rounded one by one so that a formula can give the same bits.
+// The sum of products over a row. Each step rounds on its own, so that a formula can give the same bits.
 template <int kColumns>
 __device__ __forceinline__ float row_product(const float (&x)[kColumns], const float (&y)[kColumns]) {
     float sum = __fmul_rn(x[0], y[0]);
@@ -52,8 +52,8 @@ __device__ __forceinline__ float lost_length(const float (&y)[kColumns], const u
     return row_product<kColumns>(y, lost);
 }
 
-// `words` is `y`, rounded. Stretches y by what is lost, rounds again, and takes the candidate that loses less. A row of zeros or with
-// NaN stays as it is.
+// `words` holds `y`, rounded. Stretches y by what is lost, rounds again, and takes the candidate that loses less. Rows of zeros, and
+// rows with NaN, stay as they are.
 template <int kColumns>
 __device__ __forceinline__ void keep_length(uint32_t (&words)[(kColumns + 3) / 4], const float (&y)[kColumns]) {
     const float length = row_product<kColumns>(y, y);
