@@ -60,7 +60,8 @@ def quantise_blocks(
     """Round ``x`` (batch, rows, heads, d) to E4M3, and return the bytes with their scales (batch, heads, blocks). ``kind``: q, k or v.
 
     A scale is the largest magnitude of 64 queries or of 128 keys / 448. Values are also transposed, as ``transpose_values`` does. With ``signs``,
-    a word for each 32 columns, a Hadamard transform comes first: the same for queries and keys, it changes no score.
+    a word for each 32 columns, a Hadamard transform comes first: the same for queries and keys, it changes no score. Transformed keys are rounded
+    so that they keep their length.
     """
     check_device(x, x, "x")
     if x.dim() != RANK or x.shape[-1] not in HEAD_DIMS or (x.numel() and x.stride(-1) != 1) or x.dtype not in DTYPES:
