@@ -46,6 +46,31 @@ def find(job: Job, loaded: set[str] | None = None) -> str:
     return min(map(str, (*inside, *files & copies)), default="")
 
 
+def find_replaced(job: Job, loaded: set[str]) -> tuple[str, str] | None:
+    """Return a ``loaded`` file from elsewhere and the declared one that it takes the place of, if their bytes differ.
+
+    A package may be installed, as the user has it. The digests are of the checkout's files.
+    """
+    declared = {name: file for file in job.options.get("python") or () for name in _module_names(file)}
+    modules = {name: getattr(sys.modules[name], "__file__", None) for name in declared.keys() & sys.modules.keys()}
+    with file_reads.unrecorded():
+        for name, file in modules.items():
+            ours = job.root / declared[name]
+            if file in loaded and resolved(file) != resolved(str(ours)) and Path(file).read_bytes() != ours.read_bytes():
+                return file, declared[name]
+    return None
+
+
+def _module_names(file: str) -> Iterator[str]:
+    """Yield the names by which a file of a package can be imported: ``kernel/flashcore/ops.py`` is ``flashcore.ops``."""
+    parts = Path(file).with_suffix("").parts
+    parts, fewest = (parts[:-1], 1) if parts[-1] == "__init__" else (parts, 2)
+    for count in range(fewest, len(parts) + 1):
+        name = ".".join(parts[-count:])
+        if name not in sys.stdlib_module_names:
+            yield name
+
+
 def _is_exempt(path: Path, job: Job) -> bool:
     """Tell whether a path is in the measured checkout, the run's folder, the interpreter, a package folder or the gate."""
     folders = (resolved(str(job.root)), resolved(str(job.folder)).parent, resolved(sys.prefix), GATE)

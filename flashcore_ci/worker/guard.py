@@ -52,6 +52,9 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
             outcome = missing(
                 Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place"
             )
+        if "missing" not in outcome and (pair := foreign_files.find_replaced(job, new)) is not None:
+            why = "imports {} in place of {}, which it differs from: install the package of this checkout again".format(*pair)
+            outcome = missing(Code.RAISED, why)
         if "missing" not in outcome and (read := file_reads.candidate_read(_candidate_files(job))) is not None:
             outcome = missing(Code.RAISED, f"the definition reads {read.name} of the candidate, so both sides could be one")
         known |= new if "missing" not in outcome else set()
