@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import math
 import pathlib
-import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
@@ -33,7 +32,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, varlen, local = (_load_neighbour(name) for name in ("draws", "varlen", "local"))
+draws, varlen, local, package = (_load_neighbour(name) for name in ("draws", "varlen", "local", "package"))
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 DEVICE = "cuda"
@@ -103,11 +102,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def load(library: pathlib.Path) -> None:
     """Use this library."""
-    if str(KERNEL) not in sys.path:
-        sys.path.insert(0, str(KERNEL))
-    import flashcore
-
-    flashcore.load(library)
+    package.load(KERNEL, library)
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

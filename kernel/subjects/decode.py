@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 import pathlib
-import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
@@ -28,7 +27,7 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-FILES = ("draws", "formulas", "fp8", "sequences", "local", "launches")
+FILES = ("draws", "formulas", "fp8", "sequences", "local", "launches", "package")
 
 
 def _load_neighbour(name: str) -> ModuleType:
@@ -38,7 +37,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, formulas, fp8, sequences, local, launches = (_load_neighbour(name) for name in FILES)
+draws, formulas, fp8, sequences, local, launches, package = (_load_neighbour(name) for name in FILES)
 ELEMENT_BYTES, LSE_BYTES = 2, 4
 MARK = 77.0
 SPARE_PAGES, MAX_PAGE, GARBAGE = 3, 1024, (-1, 2**31 - 1, 12_345_678)
@@ -112,11 +111,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def load(library: pathlib.Path) -> None:
     """Use this library."""
-    if str(KERNEL) not in sys.path:
-        sys.path.insert(0, str(KERNEL))
-    import flashcore
-
-    flashcore.load(library)
+    package.load(KERNEL, library)
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import math
 import pathlib
-import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
@@ -31,7 +30,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws, fp8, packed, varlen = (_load_neighbour(name) for name in ("draws", "fp8", "e4m3_packed", "varlen"))
+draws, fp8, packed, varlen, package = (_load_neighbour(name) for name in ("draws", "fp8", "e4m3_packed", "varlen", "package"))
 HEAD_DIMS = (64, 128, 256)
 OUT_BYTES, LSE_BYTES = 2, 4
 MMA_COLUMNS, SCORE_BITS = 32, 12
@@ -97,11 +96,7 @@ def _count_pairs(sq: int, sk: int, *, causal: bool) -> int:
 
 def load(library: pathlib.Path) -> None:
     """Use this library."""
-    if str(KERNEL) not in sys.path:
-        sys.path.insert(0, str(KERNEL))
-    import flashcore
-
-    flashcore.load(library)
+    package.load(KERNEL, library)
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
