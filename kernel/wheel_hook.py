@@ -27,7 +27,7 @@ TAG = "py3-none-manylinux_2_28_x86_64"
 LIMITS = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7, 0, 0)}
 """The newest symbols that manylinux_2_28 allows."""
 
-OPERATIONS = ("attention", "combine", "decode", "stream")
+OPERATIONS = ("attention", "combine", "decode", "e4m3", "stream")
 REPLAY = "libflashcore_torch.so"
 KERNEL = Path(__file__).resolve().parent
 MOVED = re.compile(r"^(dl|pthread_|sem_|shm_)\w+$")
