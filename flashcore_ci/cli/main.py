@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -19,6 +20,7 @@ from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_err
 from flashcore_ci.run import place, streams
 
 COMPLETING = "_FLASHCORE_CI_COMPLETE"
+FOLDER = "-C"
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
 
@@ -105,20 +107,31 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="flashcore-ci")
-def cli() -> None:
+@click.option(FOLDER, "folder", type=click.Path(exists=True, file_okay=False), help="Run as if started in this folder.")
+def cli(folder: str | None) -> None:
     """The merge gate for GPU kernels: one verdict for every gate on every workload."""
+    if folder is not None:  # ``run`` takes the first one
+        raise click.UsageError(f"{FOLDER} must be the first argument, and there can be one")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line in the top folder. Return its exit code, also where the output has lost its reader."""
     RememberedContext.last = None
-    with streams.guarded(os.environ), place.at_top():
+    folder, arguments = _split_folder(arguments)
+    with streams.guarded(os.environ), folder, place.at_top():
         status = _run(arguments)
         try:
             sys.stdout.flush()
         except OSError as error:
             return status or _report_unexpected(error, as_json=False)
         return status
+
+
+def _split_folder(arguments: Sequence[str]) -> tuple[contextlib.AbstractContextManager[None], Sequence[str]]:
+    """Return how to enter the folder of a leading ``-C``, and the arguments behind it. A wrong one stays, for the error."""
+    if len(arguments) > 1 and arguments[0] == FOLDER and Path(arguments[1]).is_dir():
+        return contextlib.chdir(arguments[1]), arguments[2:]
+    return contextlib.nullcontext(), arguments
 
 
 def _run(arguments: Sequence[str]) -> int:
