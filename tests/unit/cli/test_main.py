@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import importlib
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -86,6 +87,26 @@ def test_help_and_version_pass(capsys: pytest.CaptureFixture) -> None:
     assert main.run(["--version"]) == ExitCode.PASSED
     shown = capsys.readouterr().out
     assert all(name in shown for name in main.COMMANDS)
+
+
+def test_a_command_can_run_in_another_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "inner").mkdir()
+
+    @click.command("explain")
+    def command() -> int:
+        assert Path.cwd() == tmp_path
+        return 11
+
+    monkeypatch.setattr("flashcore_ci.cli.explain.command", command)
+    before = Path.cwd()
+    assert main.run(["-C", str(tmp_path / "inner"), "explain"]) == ExitCode.INCONCLUSIVE
+    assert Path.cwd() == before
+
+
+@pytest.mark.parametrize("arguments", [["-C"], ["-C", "/no/such/folder", "plan"], ["-C", "/", "-C", "/", "plan"]])
+def test_a_wrong_folder_is_a_usage_error(arguments: list[str]) -> None:
+    assert main.run(arguments) == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)

@@ -1,6 +1,7 @@
 """The measured checkout is imported, and not another copy of the repository."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -77,7 +78,35 @@ def test_what_the_gate_reads_is_not_what_the_subject_reads(base: Job) -> None:
 
 
 def test_head_in_place_imports_itself(base: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
     loaded(monkeypatch, base.repository / "src/a.py")
     assert foreign_files.find(replace(base, root=base.repository)) == ""
+
+
+@pytest.mark.parametrize(("text", "is_found"), [("SIZE = 1\n", False), ("SIZE = 2\n", True)])
+def test_an_installed_file_may_take_the_place_of_an_equal_one(
+    base: Job, monkeypatch: pytest.MonkeyPatch, text: str, is_found: bool
+) -> None:
+    declared, installed = base.root / "kernel/mine/sizes.py", base.root.parent / "site/mine/sizes.py"
+    for file, content in ((declared, "SIZE = 1\n"), (installed, text)):
+        file.parent.mkdir(parents=True)
+        file.write_text(content)
+    module = ModuleType("mine.sizes")
+    module.__file__ = str(installed)
+    monkeypatch.setitem(sys.modules, "mine.sizes", module)
+    job = replace(base, options={"python": ["kernel/mine/sizes.py"]})
+    expected = (str(installed), "kernel/mine/sizes.py") if is_found else None
+    assert foreign_files.find_replaced(job, {str(installed)}) == expected
+    assert foreign_files.find_replaced(job, set()) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [
+        ("kernel/mine/sizes.py", ["mine.sizes", "kernel.mine.sizes"]),
+        ("kernel/mine/__init__.py", ["mine", "kernel.mine"]),
+        ("json/__init__.py", []),
+        ("random.py", []),
+    ],
+)
+def test_modules_of_a_package_have_several_names(file: str, names: list[str]) -> None:
+    assert list(foreign_files._module_names(file)) == names
