@@ -43,6 +43,9 @@ TRANSPOSE = {f"flashcore_e4m3_transpose_{dtype}" for dtype in (*DTYPES, "e4m3")}
 PAGED_IN_TIME = {"flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"}
 """Of pages one is timed: their consumers have the instructions of packed rows, and twelve rows would take half a minute."""
 
+PAGES = {1, 4, 8, 16, 32, 48, 64, 128, 256, 528, 1024}
+"""Keys of a page."""
+
 
 def described(suite, reference):
     spec = importlib.util.spec_from_file_location(f"subject_{reference.name}", ROOT / reference.file)
@@ -163,9 +166,14 @@ def test_the_functions_above_the_bindings_are_asked_for(hopper):
     assert any(dict(w.params).get("flash") for w in planned("smoke").workloads_for(Kind.CORRECTNESS))
 
 
+def test_prefill_reads_pages_of_every_size_that_was_asked_for(hopper):
+    prefill = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    assert {p["page"] for p in prefill if p.get("page")} == PAGES
+
+
 def test_edges_of_decode_that_were_asked_for(hopper):
     decode = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "decode"]
-    assert {p.get("page", 0) for p in decode if p.get("lengths") == "edges"} == {0, 1, 4, 7, 8, 16, 64, 128, 256, 528}
+    assert {p.get("page", 0) for p in decode if p.get("lengths") == "edges"} == {0, 7, *PAGES}
     assert {1, 4, 5, 7, 16} <= {p["h"] // p["hkv"] for p in decode}
     assert max(p.get("sq", 1) for p in decode if not p.get("packed")) == max(p.get("packed", 0) for p in decode) == 16
     assert {p["page"] > 0 for p in decode if p.get("new", 0)} == {False, True}
