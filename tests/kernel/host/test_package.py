@@ -75,7 +75,9 @@ def test_the_wheels_hook_may_change_versions_only(built: Path, site: Path) -> No
     data = bytearray(library.read_bytes())
     data[data.rindex(b"no abort")] ^= 1
     library.write_bytes(data)
-    assert f"{library} is not the library that was built. fix: build the wheel" in load(built, site, FLASHCORE_INSTALLED="1").stderr
+    assert (
+        f"{library} is not the library that was built. fix: build the wheel" in load(built, site, FLASHCORE_INSTALLED="1").stderr
+    )
 
 
 def test_a_wheel_without_the_library_is_named(built: Path, site: Path) -> None:
