@@ -13,6 +13,7 @@ THREADS = 1024
 FILL_THREADS = 512  # divides what an SM holds on all architectures
 PERSISTING_L2_CACHE_SIZE = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
+BLOCKING_SYNC = 4  # CU_CTX_SCHED_BLOCKING_SYNC
 
 PTX = b"""
 .version 7.0
@@ -63,15 +64,17 @@ class DriverError(RuntimeError):
 def start_beside() -> threading.Thread:
     """Make the CUDA context of torch in another thread, while torch is imported."""
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # as torch does
-    thread = threading.Thread(target=_make_context, daemon=True)
+    thread = threading.Thread(target=make_context, daemon=True)
     thread.start()
     return thread
 
 
-def _make_context() -> None:
+def make_context() -> None:
+    """Make the CUDA context of torch. Its waits sleep: twenty processes that spin would take all cores from those that work."""
     with contextlib.suppress(OSError):  # torch says later what is wrong
         cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         if not cuda.cuInit(0):
+            cuda.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
             cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashcore_ci.worker import guard, messages
-from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.driver import Driver, make_context
 from flashcore_ci.worker.job import Job, Result, Work
 from flashcore_ci.worker.subject_file import Subjects
 
@@ -14,6 +14,7 @@ def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     import torch
 
+    make_context()
     guard.begin(job, result)
     driver, subjects = Driver(), Subjects(job)
     order = {work.id: index for index, work in enumerate(job.workloads)}
