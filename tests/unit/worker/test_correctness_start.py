@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flashcore_ci.worker import correctness
+from flashcore_ci.worker import correctness, driver
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Subject
 
@@ -45,3 +45,16 @@ def test_only_a_late_launch_of_a_candidate_is_held_in_its_own_process(monkeypatc
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None)))
     correctness._run(subject, {}, {}, 1, late=late)
     assert did == ([1, ("held", {"poison": 1})] if late else [1, "run"])
+
+
+def test_waits_sleep_in_the_context_that_is_made_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, int]] = []
+
+    class Cuda:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *values: called.append((name, values[-1])) or 0
+
+    monkeypatch.setattr(driver.ctypes, "CDLL", lambda _: Cuda())
+    driver.make_context()
+    assert [name for name, _ in called] == ["cuInit", "cuDevicePrimaryCtxSetFlags_v2", "cuDevicePrimaryCtxRetain"]
+    assert called[1][1] == driver.BLOCKING_SYNC
