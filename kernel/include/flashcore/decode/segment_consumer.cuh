@@ -39,19 +39,17 @@ public:
                                             int warp, int lane)
         : Base(params, shared, split, {}, warp, lane), cta_(split.cta), work_(params.split_policy, split) {}
 
-    // Merges the sums of the warps, eight rows of each row tile at a time.
+    // Merges the sums of the warps, at most eight rows of each row tile at a time.
     __device__ __forceinline__ void run(const SoftmaxState<kConfig.head_dim>& state, int first_tile) const {
         const int segment = work_.places.segments.from(first_tile);
-        this->store_statistics(state);
-        barrier();
         const int halves = rows_.count > kMergeRows ? 2 : 1;
 #pragma unroll 1
         for (int half = 0; half < halves; ++half) {
+            barrier();  // all warps have added up what they left before
             if (half == 0) {
-                this->template store_sums<0>(state);
+                leave<0>(state);
             } else {
-                barrier();  // before the sums are overwritten. After the last half, the barrier after the next statistics protects them
-                this->template store_sums<1>(state);
+                leave<1>(state);
             }
             barrier();
             add_up(half, segment);
@@ -72,17 +70,64 @@ public:
     }
 
 private:
+    // Leaves sums of this warp to the others. They are relative to its own max, so it need not know that of the others.
+    template <int kHalf>
+    __device__ __forceinline__ void leave(const SoftmaxState<kConfig.head_dim>& state) const {
+        const float sum = sm90::quad_sum(state.row_sum[kHalf]);
+        const int row_in_group = lane_ / sm90::kQuadLanes;
+        if (!rows_.exists(this->work_tile_.first_row + rows_.tile_of(warp_) * kRowTileRows + kHalf * kMergeRows + row_in_group)) return;
+        if (lane_ % sm90::kQuadLanes == 0) shared_.statistics[warp_][row_in_group] = {state.row_max[kHalf], sum};
+        float* const row = shared_.sums[warp_][row_in_group] + lane_ % sm90::kQuadLanes * 2;
+#pragma unroll
+        for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) {
+            const float* output = state.output[i] + 2 * kHalf;
+            *reinterpret_cast<float2*>(row + i * sm90::kMmaN) = {output[0], output[1]};
+        }
+    }
+
+    // Each warp takes 64 columns of a row at a time.
     __device__ __forceinline__ void add_up(int half, int segment) const {
+        const int shift = row_shift(half);
 #pragma unroll 1
         for (int item = warp_;; item += kConfig.consumer_warps) {
-            const int row_in_group = item / kColumnParts;
-            const int group_first = half * kMergeRows + row_in_group / kMergeRows * kRowTileRows;
-            const int row = group_first + row_in_group % kMergeRows;
-            if (group_first >= rows_.per_work_tile) break;
+            const int row_tile = item / kColumnParts >> shift;
+            if (row_tile >= rows_.tiles()) break;
+            const int row = row_tile * kRowTileRows + half * kMergeRows + (item / kColumnParts & ((1 << shift) - 1));
             if (!rows_.exists(this->work_tile_.first_row + row)) continue;
             const int pair = item % kColumnParts * sm90::kWarpThreads + lane_;
-            keep(row, pair, segment, this->combine_warps(row, pair));
+            keep(row, pair, segment, combine_warps(row, pair));
         }
+    }
+
+    // Log2 of the rows of a row tile that the warps take in turn. With several heads, the few rows of each would leave warps idle.
+    __device__ __forceinline__ int row_shift(int half) const {
+        if (rows_.heads == 1) return shift_of(kMergeRows);
+        return sm90::kWarpThreads - __clz(min_int(rows_.count - half * kMergeRows, kMergeRows) - 1);
+    }
+
+    // Adds in the order of the warps of this row tile. Each lane computes the weight of one of them.
+    __device__ __forceinline__ ColumnPair combine_warps(int row, int pair) const {
+        const int row_tile = row / kRowTileRows;
+        const int lane_warp = lane_ % kConfig.consumer_warps;
+        const float2 own = rows_.tile_of(lane_warp) == row_tile ? shared_.statistics[lane_warp][row % kMergeRows]
+                                                                : float2{sm90::minus_infinity(), 0.0f};
+        float row_max = own.x;
+#pragma unroll
+        for (int i = kConfig.consumer_warps / 2; i > 0; i /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(sm90::kFullWarpMask, row_max, i));
+        const float own_weight = this->weight(own.x, finite_max(row_max));
+        float sum = own.y * own_weight;
+#pragma unroll
+        for (int i = kConfig.consumer_warps / 2; i > 0; i /= 2) sum += __shfl_xor_sync(sm90::kFullWarpMask, sum, i);
+        ColumnPair columns = {{row_max, sum}, {0.0f, 0.0f}};
+#pragma unroll
+        for (int warp = 0; warp < kConfig.consumer_warps; ++warp) {
+            const float factor = __shfl_sync(sm90::kFullWarpMask, own_weight, warp);
+            if (rows_.tile_of(warp) != row_tile) continue;
+            const float2 sums = *reinterpret_cast<const float2*>(shared_.sums[warp][row % kMergeRows] + pair * 2);
+            columns.sums.x = fmaf(sums.x, factor, columns.sums.x);
+            columns.sums.y = fmaf(sums.y, factor, columns.sums.y);
+        }
+        return columns;
     }
 
     // A segment's sums, or the first segments' folded.
