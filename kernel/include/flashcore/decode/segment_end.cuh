@@ -80,7 +80,6 @@ private:
     // Folds in the order of the segments. Each lane loads the statistics of one of 32 segments, and computes the weights of its step:
     // the running max before it is exact in any order. So a step is two dependent operations.
     __device__ __forceinline__ ColumnPair fold_partials(int row, int pair) const {
-        constexpr int kBatch = sm90::kWarpThreads;
         const EvenPartition& cta_ranges = shared_.cta_ranges;
         const SegmentPlaces& places = work_.places;
         const int statistics = row * kColumnParts + pair / sm90::kWarpThreads;
@@ -88,29 +87,63 @@ private:
         const float2* const folded = partial_of(places.folded_place(cta_ranges));
         ColumnPair total = {__ldcg(folded + statistics), __ldcg(folded + sums)};
 #pragma unroll 1
-        for (int begin = places.folded_count(cta_ranges); begin < places.segments.count; begin += kBatch) {
-            const int count = min_int(places.segments.count - begin, kBatch);
-            const int place = places.place(cta_ranges, begin + min_int(lane_, count - 1));
-            const float2 own = __ldcg(partial_of(place) + statistics);
-            float2 values[kBatch];
-#pragma unroll
-            for (int i = 0; i < kBatch; ++i) {
-                const float2* const partial = partial_of(__shfl_sync(sm90::kFullWarpMask, place, i));
-                values[i] = i < count ? __ldcg(partial + sums) : float2{0.0f, 0.0f};
-            }
+        for (int begin = places.folded_count(cta_ranges); begin < places.segments.count; begin += sm90::kWarpThreads) {
+            const int count = min_int(places.segments.count - begin, sm90::kWarpThreads);
+            const float2* const partial = partial_of(places.place(cta_ranges, begin + min_int(lane_, count - 1)));
+            const float2 own = __ldcg(partial + statistics);
+            Group even = load(partial, sums, 0, count);
+            Group odd = load(partial, sums, kGroup, count);
             const float row_max = running_max(fmaxf(total.statistics.x, own.x));
             const float above = __shfl_up_sync(sm90::kFullWarpMask, row_max, 1);
             const float before = this->weight(lane_ == 0 ? total.statistics.x : above, finite_max(row_max));
             const float next = this->weight(own.x, finite_max(row_max));
-#pragma unroll
-            for (int i = 0; i < kBatch; ++i) {
-                if (i == count) break;
-                const ColumnPair segment = {{0.0f, __shfl_sync(sm90::kFullWarpMask, own.y, i)}, values[i]};
-                total = decode::fold(total, segment, __shfl_sync(sm90::kFullWarpMask, before, i),
-                                     __shfl_sync(sm90::kFullWarpMask, next, i), __shfl_sync(sm90::kFullWarpMask, row_max, i));
+            total.statistics.x = __shfl_sync(sm90::kFullWarpMask, row_max, count - 1);
+#pragma unroll 1
+            for (int first = 0; first < count; first += 2 * kGroup) {
+                const Step step = {own.y, before, next};
+                fold_group(total, even, step, first, count);
+                even = load(partial, sums, first + 2 * kGroup, count);
+                fold_group(total, odd, step, first + kGroup, count);
+                odd = load(partial, sums, first + 3 * kGroup, count);
             }
         }
         return total;
+    }
+
+    // Sums of some segments in order. Two groups are on their way at a time, and the code is short: it runs once, and comes from memory.
+    static constexpr int kGroup = 8;
+    struct Group {
+        float2 sums[kGroup];
+    };
+    // Sum and weights of a segment. Each lane has those of another one.
+    struct Step {
+        float sum, before, next;
+    };
+
+    // Each lane has the address of another segment's result.
+    __device__ __forceinline__ Group load(const float2* partial, int sums, int first, int count) const {
+        Group group;
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+            const auto address = __shfl_sync(sm90::kFullWarpMask, reinterpret_cast<unsigned long long>(partial), first + i);
+            group.sums[i] = first + i < count ? __ldcg(reinterpret_cast<const float2*>(address) + sums) : float2{0.0f, 0.0f};
+        }
+        __syncwarp();  // the compiler moves no load behind it, to where its value is waited for
+        return group;
+    }
+
+    // Without a branch between the steps: the compiler would move each load behind it, to where it is waited for.
+    __device__ __forceinline__ void fold_group(ColumnPair& total, const Group& group, const Step& own, int first, int count) const {
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+            const ColumnPair segment = {{0.0f, __shfl_sync(sm90::kFullWarpMask, own.sum, first + i)}, group.sums[i]};
+            const ColumnPair folded = decode::fold(total, segment, __shfl_sync(sm90::kFullWarpMask, own.before, first + i),
+                                                   __shfl_sync(sm90::kFullWarpMask, own.next, first + i), total.statistics.x);
+            const bool exists = first + i < count;
+            total.statistics.y = exists ? folded.statistics.y : total.statistics.y;
+            total.sums.x = exists ? folded.sums.x : total.sums.x;
+            total.sums.y = exists ? folded.sums.y : total.sums.y;
+        }
     }
 
     // The largest value of the lanes up to this one.
