@@ -75,6 +75,8 @@ def test_deterministic_decode_has_the_same_bits_on_any_number_of_ctas(tmp_path: 
     assert bits_on(library, 4, 1300, (700, 0)) == alone
     assert bits_on(library, 1, 900, heads=12, sq=3) == bits_on(library, 3, 900, heads=12, sq=3)  # 36 rows fold in the workspace
     Decode(64, (900, 257), heads=4, kv_heads=1, sq=2, page_size=16, deterministic=True, max_ctas=3).run(library)
+    for heads, sq in ((2, 1), (8, 1), (12, 2)):  # 1, 4 and 12 rows of each of two heads
+        Decode(64, (700, 257), heads=heads, kv_heads=2, sq=sq, deterministic=True, max_ctas=3).run(library)
 
 
 def test_an_order_that_follows_the_ctas_shows(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Ledger:
     queue: int = 2  # slots of the work queue
     warps: int = 2
     halves: int = 1  # passes over eight rows
+    segments: bool = False  # the splits are segments of a deterministic launch
     fixup: bool = False  # work tiles have several splits
     copiers: int = 0  # producer warps that copy their part of every tile, 0: one that uses TMA
     mistake: str = ""
@@ -50,9 +51,7 @@ class Ledger:
             return (self.producers if barrier == "tile full" else self.warps) + 1
         if self.mistake == "one arrival fills a slot" and barrier == "tile full":
             return 1
-        if barrier == "tile full":
-            return self.producers
-        return self.warps if barrier.endswith("empty") else 1
+        return self.producers if barrier == "tile full" else self.warps if barrier.endswith("empty") else 1
 
 
 class Op(NamedTuple):
@@ -128,7 +127,8 @@ def pop(ledger: Ledger, ring: str, slots: int, number: int, what: object) -> lis
 def merge(ledger: Ledger, warp: int, split: int) -> list[Op]:
     """Merge one split. Every sync is named after the mistake of omitting it."""
     ops = [Op("write", "statistics", warp, split), Op("sync", "weights before all statistics are there")]
-    for half in range(ledger.halves):
+    ops = [op for half in range(ledger.halves) for op in leave(warp, (split, half))] if ledger.segments else ops
+    for half in range(0 if ledger.segments else ledger.halves):
         ops += [
             Op("check", "statistics", ALL, split),
             Op("write", "sums", warp, (split, half)),
@@ -142,6 +142,12 @@ def merge(ledger: Ledger, warp: int, split: int) -> list[Op]:
         ops += [Op("check", "partials", ALL, split), Op("write", "finished", 0, split)] if warp == 0 else []
         ops += [Op("sync", "finished splits are read before they are counted"), Op("check", "finished", 0, split)]
     return [op for op in ops if not (op.kind == "sync" and op.name == ledger.mistake)]
+
+
+def leave(warp: int, what: object) -> list[Op]:
+    """Leave statistics and sums (ARRAYS[2:4]) of a segment at once, and add up those of all warps."""
+    writes, checks = ([Op(kind, name, slot, what) for name in ARRAYS[2:4]] for kind, slot in (("write", warp), ("check", ALL)))
+    return [Op("sync", "left while others add up"), *writes, Op("sync", "added up before all is left"), *checks]
 
 
 class State(NamedTuple):
@@ -247,6 +253,7 @@ def search(ledger: Ledger) -> int:
         Ledger(splits=(1, 1), halves=2),
         Ledger(splits=(1, 1), halves=2, fixup=True),
         Ledger(splits=(1, 2, 1), warps=3, halves=2, fixup=True),
+        Ledger(splits=(1, 2, 1), halves=2, segments=True, fixup=True),
         Ledger(splits=(1, 1, 7, 1, 1, 1), slots=5, queue=4),
         Ledger(splits=(3, 1), copiers=2),
         Ledger(splits=(1, 2, 1), copiers=2, queue=1, fixup=True),
@@ -277,6 +284,8 @@ def test_no_interleaving_deadlocks_or_reads_missing_data(ledger: Ledger) -> None
         (Ledger(splits=(1, 1), mistake="weights before all statistics are there"), "in statistics"),
         (Ledger(splits=(1, 1), mistake="added up before all sums are there"), "in sums"),
         (Ledger(splits=(1,), halves=2, mistake="sums are overwritten while they are read"), "in sums"),
+        (Ledger(splits=(1, 1), segments=True, mistake="left while others add up"), "in statistics|in sums"),
+        (Ledger(splits=(1,), segments=True, mistake="added up before all is left"), "in statistics|in sums"),
         (Ledger(splits=(3,), copiers=2, mistake="one arrival fills a slot"), "in tile|deadlock"),
         (Ledger(splits=(2,), copiers=2, mistake="an arrival is missing: tile full"), "deadlock"),
         (Ledger(splits=(1,), copiers=2, mistake="a warp arrives before its copies have landed"), "in tile"),
