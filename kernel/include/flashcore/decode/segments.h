@@ -11,7 +11,8 @@
 
 namespace flashcore::decode {
 
-constexpr int kSegmentKeys = 256;   // of a short sequence
+constexpr int kSegmentKeys = 512;   // of a short sequence
+constexpr int kSegmentTiles = 8;    // at most, of such a sequence. With 256 columns they have 256 keys
 constexpr int kShortSegments = 32;  // most segments of such a sequence. Longer ones have twice as many and as long
 constexpr int kMaxSegments = 128;   // most segments of any sequence
 
@@ -27,7 +28,7 @@ struct Segments {
 
 FLASHCORE_HOST_DEVICE constexpr int least_segment_shift(const SplitPolicy& split_policy) {
     int shift = 0;
-    while (1 << (split_policy.tile_shift + shift) < kSegmentKeys) ++shift;
+    while (1 << shift < kSegmentTiles && 1 << (split_policy.tile_shift + shift) < kSegmentKeys) ++shift;
     return shift;
 }
 
