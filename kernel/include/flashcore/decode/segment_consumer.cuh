@@ -1,5 +1,5 @@
 // The consumers of a deterministic launch (segments.h): the warps merge their sums after each segment, and fold them into those of the
-// segments before.
+// segments before. A fold delays the next tiles, so it has as few dependent steps as possible.
 #pragma once
 
 #include "flashcore/decode/consumer.cuh"
