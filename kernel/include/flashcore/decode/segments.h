@@ -13,7 +13,7 @@ namespace flashcore::decode {
 
 constexpr int kSegmentKeys = 512;   // of a short sequence
 constexpr int kSegmentTiles = 8;    // at most, of such a sequence. With 256 columns they have 256 keys
-constexpr int kShortSegments = 32;  // most segments of such a sequence. Longer ones have twice as many and as long
+constexpr int kShortSegments = 32;  // most segments of such a sequence. Longer ones have segments four times as long
 constexpr int kMaxSegments = 128;   // most segments of any sequence
 
 // The segments of a work tile.
@@ -32,18 +32,32 @@ FLASHCORE_HOST_DEVICE constexpr int least_segment_shift(const SplitPolicy& split
     return shift;
 }
 
+// How long segments are, and the most of them.
+struct SegmentLimit {
+    int shift;
+    int most;
+};
+
+// Longer sequences have segments four times as long: each is folded one after the other, and they have enough of them to share.
+FLASHCORE_HOST_DEVICE constexpr SegmentLimit segment_limit(const SplitPolicy& split_policy, int tiles) {
+    const int least = least_segment_shift(split_policy);
+    if (tiles <= kShortSegments << least) return {least, kShortSegments};
+    SegmentLimit limit{least + 2, 2 * kShortSegments};
+    while (tiles > limit.most << limit.shift) {
+        ++limit.shift;
+        limit.most = kMaxSegments;
+    }
+    return limit;
+}
+
 FLASHCORE_HOST_DEVICE constexpr Segments segments_of(const SplitPolicy& split_policy, int tiles) {
-    int shift = least_segment_shift(split_policy);
-    for (int most = kShortSegments; tiles > most << shift; ++shift) most = min_int(2 * most, kMaxSegments);
-    const Segments segments{shift, 0};
-    return {shift, segments.from(tiles)};
+    const Segments segments{segment_limit(split_policy, tiles).shift, 0};
+    return {segments.shift, segments.from(tiles)};
 }
 
 // Most segments of a work tile of at most so many tiles.
 FLASHCORE_HOST_DEVICE constexpr int most_segments(const SplitPolicy& split_policy, int tiles) {
-    const Segments segments = segments_of(split_policy, tiles);
-    const int most = kShortSegments << (segments.shift - least_segment_shift(split_policy));
-    return min_int(min_int(most, kMaxSegments), Segments{least_segment_shift(split_policy), 0}.from(tiles));
+    return min_int(segment_limit(split_policy, tiles).most, Segments{least_segment_shift(split_policy), 0}.from(tiles));
 }
 
 // Where the partial results of a work tile that several CTAs share are in the workspace. Each CTA has `slots` places: the first one
