@@ -38,7 +38,7 @@ constexpr int kWarpgroupTileShift = 2;  // log2 of their row tiles, one per warp
 
 // Whether a split stays in shared memory while a warp attends to its keys, because registers are short.
 FLASHCORE_HOST_DEVICE constexpr bool holds_split(const Config& config) {
-    return !config.warpgroup && (config.ragged || (config.local && config.head_dim == 256));
+    return !config.warpgroup && (config.ragged || config.fp8_cache || (config.local && config.head_dim == 256));
 }
 FLASHCORE_HOST_DEVICE constexpr bool holds_window(const Config& config) { return config.local && config.head_dim == 256; }
 FLASHCORE_HOST_DEVICE constexpr int split_words(const Config& config) { return config.ragged ? 9 : 7; }
@@ -49,6 +49,9 @@ FLASHCORE_HOST_DEVICE constexpr int key_bytes(const Config& config) { return con
 FLASHCORE_HOST_DEVICE constexpr int max_heads(const Config& config) {
     return !config.warpgroup && key_bytes(config) < 256 ? 256 / key_bytes(config) : 1;
 }
+// Factors of the values that a warp keeps with its split, and the words of these and of its place in the work queue.
+FLASHCORE_HOST_DEVICE constexpr int held_scales(const Config& config) { return config.fp8_cache ? max_heads(config) : 0; }
+FLASHCORE_HOST_DEVICE constexpr int held_fp8_words(const Config& config) { return config.fp8_cache ? held_scales(config) + 2 : 0; }
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + config.producer_warps) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
     return config.tile_keys * key_bytes(config);
@@ -72,7 +75,7 @@ FLASHCORE_HOST_DEVICE constexpr int whole_kib(int bytes) {
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     const int statistics = config.warpgroup ? 0 : 2 * config.consumer_warps * kRowTileRows * 2 * 4;  // a max and a sum per row, per warp and in total
     const int slots = config.stages * 2 * 8 + kWorkQueueSlots * (2 * 8 + split_words(config) * 4);
-    const int held = holds_split(config) ? config.consumer_warps * (split_words(config) + 4 + (holds_window(config) ? 2 + kRowTileRows : 0)) * 4 : 0;
+    const int held = holds_split(config) ? config.consumer_warps * (split_words(config) + 4 + held_fp8_words(config) + (holds_window(config) ? 2 + kRowTileRows : 0)) * 4 : 0;
     const int bytes = 2 * config.stages * tile_bytes(config) + merge_floats(config) * 4 + statistics + slots + 3 * 4 + held;
     return whole_kib(bytes) + whole_kib(folded_bytes(config));
 }

@@ -23,12 +23,8 @@ public:
     static constexpr Config kConfig = Tuning::config;
     using Element = typename Merge<Tuning>::Element;
     using Traits = sm90::ElementTraits<Element>;
-    static constexpr bool kFp8 = kConfig.fp8_cache;
-    using MmaElement = std::conditional_t<kFp8, __half, Element>;
     static constexpr int kRowBytes = min_int(key_bytes(kConfig), sm90::kSwizzleBytes);  // of a key in a column of swizzle atoms
-    using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
-    static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
-    static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
+    using Offset = std::conditional_t<kConfig.fp8_cache, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
     // With several row tiles few warps share the keys, so that each must have more of them in flight. Not measured with windows.
     static constexpr int kWideParts = kConfig.ragged && !kConfig.local && kConfig.head_dim <= 128 ? 2 : 1;
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
@@ -51,7 +47,6 @@ public:
                 Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
             } else {
                 attend(split);
-                if constexpr (kFp8) scale_maxima();
                 Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
             }
         }
@@ -80,7 +75,6 @@ protected:
 
     // In query_rows.cuh.
     __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split);
-    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r);
     __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r);
     // In row_windows.cuh.
     __device__ __forceinline__ void hold(const SplitOf<Tuning>& split, const FixupInfo& fixup);
@@ -92,19 +86,6 @@ protected:
     template <int kTiles>
     __device__ __forceinline__ void mask_window(float (&scores)[kTiles][4], int key) const;
     __device__ __forceinline__ float limited_score(float score) const;
-
-    // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
-    __device__ __forceinline__ void scale_maxima() {
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            if (state_.row_max[r] != sm90::minus_infinity()) state_.row_max[r] *= row_scales_.log2[r];
-        }
-    }
-
-    __device__ __forceinline__ float scale_log2(int r) const {
-        if constexpr (kFp8) return row_scales_.log2[r];
-        return params_.scale_log2;
-    }
 
     __device__ __forceinline__ void attend(const SplitOf<Tuning>& split) {
         keys_ = split.keys;
@@ -133,7 +114,7 @@ protected:
                 return;
             }
         }
-        attend_groups<kGroupParts>(rows, tile_shift, tile);
+        attend_groups<1>(rows, tile_shift, tile);
     }
 
     template <int kParts>
@@ -151,11 +132,7 @@ protected:
             uint32_t offsets[kParts];
 #pragma unroll
             for (int part = 0; part < kParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
-            if constexpr (kFp8) {
-                attend_fp8(offsets, first_key + key);
-            } else {
-                attend_keys(offsets, first_key + key);
-            }
+            attend_keys(offsets, first_key + key);
         }
     }
 
@@ -212,19 +189,8 @@ protected:
     __device__ __forceinline__ static void pack_probabilities(uint32_t (&probabilities)[4], const Scores& scores, int first = 0) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            probabilities[i] = ptx::pack<MmaElement>(scores[first + i / 2][i % 2 * 2], scores[first + i / 2][i % 2 * 2 + 1]);
+            probabilities[i] = ptx::pack<Element>(scores[first + i / 2][i % 2 * 2], scores[first + i / 2][i % 2 * 2 + 1]);
         }
-    }
-
-    // In attend_fp8.cuh.
-    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key);
-    __device__ __forceinline__ void attend_to_fp8_values(int step, const uint32_t (&v)[4], const uint32_t (&probabilities)[4],
-                                                         const uint32_t (&exists)[2]);
-
-    // Offset of 32 columns in a box.
-    __device__ __forceinline__ uint32_t fp8_offset(int step) const {
-        constexpr int kStepsPerAtom = kRowBytes / 32;
-        return step / kStepsPerAtom * (sm90::kSwizzleBytes << box_shift()) + ldmatrix_offset_(step % kStepsPerAtom);
     }
 
     // Sets scores of keys that a row may not see to -infinity, whatever they were.
@@ -237,7 +203,7 @@ protected:
             for (int half = 0; half < kTiles; ++half) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
+                    const float score = scores[half][i] * params_.score_sign;
                     const bool visible = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2];
                     scores[half][i] = visible ? score : sm90::minus_infinity();
                 }
@@ -271,13 +237,13 @@ protected:
             const float row_max = fmaxf(state_.row_max[r], sm90::quad_max(block_max));
             const float subtracted_max = finite_max(row_max);
             needs_rescale |= row_max > state_.row_max[r];
-            factor[r] = ptx::exp2_approx((state_.row_max[r] - subtracted_max) * scale_log2(r));
+            factor[r] = ptx::exp2_approx((state_.row_max[r] - subtracted_max) * params_.scale_log2);
             state_.row_max[r] = row_max;
             state_.row_sum[r] *= factor[r];
 #pragma unroll
             for (int i = 0; i < 2 * kTiles; ++i) {
                 float& score = scores[i / 2][2 * r + i % 2];
-                score = ptx::exp2_approx((score - subtracted_max) * scale_log2(r));
+                score = ptx::exp2_approx((score - subtracted_max) * params_.scale_log2);
                 state_.row_sum[r] += score;
             }
         }
@@ -299,8 +265,6 @@ protected:
     sm90::RingPosition<kConfig.stages> ring_;
     sm90::RingPosition<kWorkQueueSlots> work_queue_;
     uint32_t query_[kKSteps][4];
-    // A member that 16-bit caches do not use would change their registers.
-    [[no_unique_address]] std::conditional_t<kFp8, RowScales, NoRowScales> row_scales_;
     [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), RowWindows, NoRowWindows> window_;
     [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), SplitWindow, NoWindow> split_window_;
     SoftmaxState<kConfig.head_dim> state_;
@@ -308,6 +272,5 @@ protected:
 
 }  // namespace flashcore::decode
 
-#include "flashcore/decode/attend_fp8.cuh"
 #include "flashcore/decode/query_rows.cuh"
 #include "flashcore/decode/row_windows.cuh"

@@ -4,6 +4,7 @@
 
 #include "flashcore/core/launch.cuh"
 #include "flashcore/decode/consumer.cuh"
+#include "flashcore/decode/fp8_consumer.cuh"
 #include "flashcore/decode/gather_producer.cuh"
 #include "flashcore/decode/producer.cuh"
 #include "flashcore/decode/segment_consumer.cuh"
@@ -12,7 +13,9 @@
 namespace flashcore::decode {
 
 template <class Tuning>
-using FewRowsConsumerOf = std::conditional_t<Tuning::config.deterministic, SegmentConsumer<Tuning>, Consumer<Tuning>>;
+using UnpackedConsumerOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Consumer<Tuning>, Consumer<Tuning>>;
+template <class Tuning>
+using FewRowsConsumerOf = std::conditional_t<Tuning::config.deterministic, SegmentConsumer<Tuning>, UnpackedConsumerOf<Tuning>>;
 template <class Tuning>
 using ConsumerOf = std::conditional_t<Tuning::config.warpgroup, WarpgroupConsumer<Tuning>, FewRowsConsumerOf<Tuning>>;
 

@@ -37,8 +37,11 @@ __device__ __forceinline__ uint32_t to_fp8(float value) {
 }
 
 // The scale of a (batch, KV head).
+__device__ __forceinline__ const float* scale_address(const Scale& scale, int sequence, int head) {
+    return scale.data + sequence * scale.batch_stride + head * scale.head_stride;
+}
 __device__ __forceinline__ float scale_of(const Scale& scale, int sequence, int head) {
-    return scale.data == nullptr ? 1.0f : __ldg(scale.data + sequence * scale.batch_stride + head * scale.head_stride);
+    return scale.data == nullptr ? 1.0f : __ldg(scale_address(scale, sequence, head));
 }
 
 // The factor of a row's scores before the softmax, and their sign (core/score_scale.h).
@@ -53,12 +56,6 @@ __device__ __forceinline__ ScoreFactor score_factor(const Params& params, float 
     if (magnitude < kSmallestNormal) return {1.0f, 0.0f};
     return {magnitude, params.score_sign * copysignf(1.0f, descale)};
 }
-
-// `ScoreFactor::log2` of a lane's rows.
-struct RowScales {
-    float log2[sm90::kRowsPerLane];
-};
-struct NoRowScales {};
 
 // A power of two that brings the largest magnitude of a row to [2^14, 2^15), inside the range of fp16. 1 for zero, infinity and
 // NaN.

@@ -137,16 +137,6 @@ protected:
         const float factor = warp_weight(state, kHalf);
         const int row_in_group = lane_ / sm90::kQuadLanes;
         if (!rows_.exists(work_tile_.first_row + rows_.tile_of(warp_) * kRowTileRows + kHalf * kMergeRows + row_in_group)) return;
-        if constexpr (kConfig.fp8_cache) {
-            auto* const columns = reinterpret_cast<float4*>(shared_.sums[warp_][row_in_group]) + lane_ % sm90::kQuadLanes;
-#pragma unroll
-            for (int unit = 0; unit < kConfig.head_dim / kFp8UnitColumns; ++unit) {
-                const float* even = state.output[2 * unit] + 2 * kHalf;
-                const float* odd = state.output[2 * unit + 1] + 2 * kHalf;
-                columns[unit * sm90::kQuadLanes] = {even[0] * factor, odd[0] * factor, even[1] * factor, odd[1] * factor};
-            }
-            return;
-        }
         float* const row = shared_.sums[warp_][row_in_group] + lane_ % sm90::kQuadLanes * 2;
 #pragma unroll
         for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) {
@@ -261,7 +251,7 @@ protected:
         float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
         if constexpr (kConfig.local) inverse = end_row(row_max, sum, head).inverse;
         if constexpr (kConfig.fp8_cache) {
-            if (sum != 0.0f) inverse *= scale_of(params_.v_scale, work_tile_.sequence, divide(head, rows_.group));
+            if (sum != 0.0f) inverse *= shared_.held[warp_].v_scale[rows_.head_of(row)];
         }
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;

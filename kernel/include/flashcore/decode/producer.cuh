@@ -120,12 +120,21 @@ protected:
         using Unit = std::conditional_t<bytes_of(kConfig.dtype) == 1, uint8_t, uint16_t>;
         const PackedRows rows = packed_rows<Tuning>(params_, split);
         const WorkTile work_tile(params_, rows, split);
+        if constexpr (kConfig.fp8_cache) prefetch_scales(rows, work_tile);
 #pragma unroll 1
         for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
             const int row = work_tile.first_row + i / kCacheLines;
             if (!rows.exists(row)) continue;
             ptx::prefetch_l2(reinterpret_cast<const char*>(query_row<Unit>(params_, rows, work_tile, row)) +
                              i % kCacheLines * kCacheLineBytes);
+        }
+    }
+
+    __device__ __forceinline__ void prefetch_scales(const PackedRows& rows, const WorkTile& work_tile) const {
+        if (lane_ >= rows.heads) return;
+        const int head = work_tile.kv_head + lane_;
+        for (const Scale* scale : {&params_.k_scale, &params_.v_scale, &params_.q_scale}) {
+            if (scale->data != nullptr) ptx::prefetch_l2(scale_address(*scale, work_tile.sequence, head));
         }
     }
 

@@ -18,60 +18,7 @@ __device__ __forceinline__ void Consumer<Tuning>::load_query(const SplitOf<Tunin
         } else {
             hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
         }
-        if constexpr (kFp8) {
-            load_scaled_row(rows, work_tile, row, r);
-        } else {
-            load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row),
-                     r);
-        }
-    }
-}
-
-// Loads a row as the A operand in fp16, with the columns in the order of fp8.cuh. A bf16 row is brought into the range of
-// fp16 by a power of two, which the scale of the scores takes back.
-template <class Tuning>
-__device__ __forceinline__ void Consumer<Tuning>::load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r) {
-    using Word = std::conditional_t<kConfig.dtype == DType::kE4m3, uint16_t, uint32_t>;  // two columns
-    using Unit = std::conditional_t<kConfig.dtype == DType::kE4m3, uint8_t, uint16_t>;
-    const auto* const words = reinterpret_cast<const Word*>(query_row<Unit>(params_, rows, work_tile, row));
-    const bool exists = rows.exists(row);
-    float largest = 0.0f;
-#pragma unroll
-    for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int word = k_step * (kFp8UnitColumns / 2) + lane_ % sm90::kQuadLanes * 2 + half;
-            const uint32_t pair = exists ? __ldg(words + word) : 0;
-            query_[k_step][half * 2 + r] = kConfig.dtype == DType::kE4m3 ? fp8_pair_to_fp16(pair) : pair;
-            if constexpr (kConfig.dtype == DType::kBf16) {
-                largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(pair << 16)), fabsf(__uint_as_float(pair & 0xFFFF0000u))));
-            }
-        }
-    }
-    float factor = 1.0f;
-    if constexpr (kConfig.dtype == DType::kBf16) {
-        factor = fp16_range_factor(sm90::quad_max(largest));
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                uint32_t& pair = query_[k_step][half * 2 + r];
-                pair = ptx::pack<__half>(__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor);
-            }
-        }
-    }
-    const int head = work_tile.kv_head + rows.head_of(row);
-    const float descale = scale_of(params_.k_scale, work_tile.sequence, head) * scale_of(params_.q_scale, work_tile.sequence, head);
-    const ScoreFactor scale = score_factor(params_, __fdiv_rn(descale, factor));
-    row_scales_.log2[r] = scale.log2;
-    const __half2 sign = __float2half2_rn(scale.sign);
-#pragma unroll
-    for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            auto& pair = reinterpret_cast<__half2&>(query_[k_step][half * 2 + r]);
-            pair = __hmul2(pair, sign);
-        }
+        load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row), r);
     }
 }
 

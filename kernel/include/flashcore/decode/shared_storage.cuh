@@ -33,7 +33,16 @@ struct HeldLocalSplit {
     HeldWindow window;
 };
 template <class Tuning>
-using HeldSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSplit<Tuning>, HeldSplit>;
+struct HeldFp8Split {
+    Split split;
+    FixupInfo fixup;
+    float v_scale[held_scales(Tuning::config)];  // of the heads of the work tile
+    sm90::RingPosition<kWorkQueueSlots> work_queue;
+};
+template <class Tuning>
+using HeldWideSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSplit<Tuning>, HeldSplit>;
+template <class Tuning>
+using HeldSplitOf = std::conditional_t<Tuning::config.fp8_cache, HeldFp8Split<Tuning>, HeldWideSplitOf<Tuning>>;
 struct NothingHeld {};
 
 // A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).

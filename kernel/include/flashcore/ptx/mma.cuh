@@ -23,4 +23,11 @@ FLASHCORE_DEFINE_MMA(__half, "f16")
 FLASHCORE_DEFINE_MMA(__nv_bfloat16, "bf16")
 #undef FLASHCORE_DEFINE_MMA
 
+// Transposes 8 x 8 elements of 16 bits: a lane holds two neighbours of a row before, and of a column after.
+__device__ __forceinline__ uint32_t transpose_matrix(uint32_t pair) {
+    uint32_t result;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+    return result;
+}
+
 }  // namespace flashcore::ptx
