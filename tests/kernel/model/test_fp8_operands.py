@@ -1,8 +1,8 @@
 """Check the permutations of kernel/include/flashcore/decode/fp8.cuh: the products pair the right columns and keys.
 
-A lane of mma.m16n8k16 holds B as columns k = 2q, 2q + 1 and 2q + 8, 2q + 9 of key n = lane / 4, for q = lane % 4. C has columns 2q and
-2q + 1. ldmatrix gives lane l the bytes 4q to 4q + 3 of row l / 4 of an 8 x 16-byte matrix, or transposed the 16-bit unit l / 4 of rows 2q and
-2q + 1.
+A lane of mma.m16n8k16 holds A as columns k = 2q, 2q + 1 and 2q + 8, 2q + 9 of the rows n and n + 8, for n = lane / 4 and q = lane % 4, and B as
+the same k of query row n. C has the query rows 2q and 2q + 1 of its rows n and n + 8. ldmatrix gives lane l the bytes 4q to 4q + 3 of row n of an
+8 x 16-byte matrix, or transposed the 16-bit unit n of rows 2q and 2q + 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import pytest
 
 HEADERS = pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/decode"
-QUERY, KEYS, MERGE = ((HEADERS / name).read_text(encoding="utf-8") for name in ("query_rows.cuh", "attend_fp8.cuh", "merge.cuh"))
+QUERY, KEYS, MERGE = ((HEADERS / name).read_text(encoding="utf-8") for name in ("fp8_query.cuh", "fp8_consumer.cuh", "fp8_merge.cuh"))
 LANES, UNIT = range(32), 16
 
 
@@ -26,14 +26,11 @@ def k_columns(lane: int) -> list[int]:
 
 @pytest.mark.parametrize("lane", LANES)
 def test_query_and_keys_have_the_same_columns_at_the_same_k(lane: int) -> None:
-    expression = re.search(r"const int word = (k_step \* .*?half);", QUERY)
+    expression = re.search(r"const int four = (k_step \* .*?);", QUERY)
     assert expression
-    code = expression.group(1).replace("(kFp8UnitColumns / 2)", "8").replace("sm90::kQuadLanes", "4").replace("lane_", "lane")
+    code = expression.group(1).replace("(kFp8UnitColumns / 4)", "4").replace("sm90::kQuadLanes", "4")
     for k_step in range(2):
-        query = []
-        for half in range(2):
-            word = eval(code, {"k_step": k_step, "half": half, "lane": lane})
-            query += [2 * word, 2 * word + 1]
+        query = [4 * eval(code, {"k_step": k_step, "lane": lane}) + column for column in range(4)]
         keys = [k_step * UNIT + 4 * (lane % 4) + byte for byte in range(4)]  # low pair, then high pair
         assert query == keys
         assert len(k_columns(lane)) == len(query)
@@ -44,25 +41,22 @@ def test_every_column_of_a_unit_is_used_once() -> None:
 
 
 def test_even_and_odd_columns_of_the_values_come_back_in_order() -> None:
-    selectors = re.search(r"kSelectors\[2\] = \{0x(\w+), 0x(\w+)\}", KEYS)
-    stored = re.search(r"= \{(even\[0\].*?)\};", MERGE)
+    selectors = re.search(r"kEven = 0x(\w+), kOdd = 0x(\w+);", KEYS)
+    operand = re.search(r"values\[4\] = \{fp8_pair_to_fp16\((\w+)\), fp8_pair_to_fp16\((\w+)\)", KEYS)
     assert selectors
-    assert stored
-    registers: dict[tuple[str, int, int], int] = {}  # (tile, lane, column of C) to the value's column
-    for parity, selector in enumerate(selectors.groups()):
-        for lane in LANES:
-            n = lane // 4
-            words = [
-                (rows + key, 2 * n + column) for rows in (0, 8) for key in (0, 1) for column in (0, 1)
-            ]  # bytes of v[0], v[1], q = 0
+    assert operand
+    assert operand.groups() == ("even", "odd")  # rows n and n + 8 of A
+    assert "{output[r] * factor, output[2 + r] * factor}" in MERGE  # the same rows of C, for query row 2q + r
+    for lane in LANES:
+        n = lane // 4
+        words = [(rows + key, 2 * n + column) for rows in (0, 8) for key in (0, 1) for column in (0, 1)]  # bytes of two words, q = 0
+        stored = []
+        for selector in selectors.groups():
             chosen = [words[int(digit, 16)] for digit in reversed(selector)]
             assert [key for key, _ in chosen] == [0, 1, 8, 9]
             (column,) = {column for _, column in chosen}
-            registers["even" if parity == 0 else "odd", n, 0] = column
-    order = [re.match(r"(even|odd)\[(\d)\]", part) for part in stored.group(1).split(", ")]
-    for q in range(4):
-        columns = [registers[match.group(1), 2 * q + int(match.group(2)), 0] for match in order if match]
-        assert columns == [4 * q + i for i in range(4)]
+            stored.append(column)
+        assert stored == [2 * n, 2 * n + 1]  # pair `quad` of the unit
 
 
 @pytest.mark.parametrize(("row_bytes", "shift", "mask"), [(128, 7, 7), (64, 7, 3)])

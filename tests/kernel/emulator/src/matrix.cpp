@@ -87,6 +87,25 @@ void stmatrix(Frame& frame, const Instruction& i) {
     meet(&i, i.opcode.c_str(), ~0u, &frame, act_store);
 }
 
+// movmatrix: one 8 x 8 matrix in registers is transposed.
+void act_transpose(Warp&, Meeting& meeting) {
+    const Instruction& i = *static_cast<const Instruction*>(meeting.instruction);
+    uint16_t elements[8][8];
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const uint32_t pair = lane_frame(meeting, lane).word(i.arguments[1]);
+        for (int half = 0; half < 2; ++half) elements[lane / 4][lane % 4 * 2 + half] = static_cast<uint16_t>(pair >> 16 * half);
+    }
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const uint32_t low = elements[lane % 4 * 2][lane / 4], high = elements[lane % 4 * 2 + 1][lane / 4];
+        lane_frame(meeting, lane).write(i.arguments[0], high << 16 | low);
+    }
+}
+void movmatrix(Frame& frame, const Instruction& i) {
+    check_form(i);
+    if (!i.has("trans")) fail("asm: %s is not emulated", i.opcode.c_str());
+    meet(&i, i.opcode.c_str(), ~0u, &frame, act_transpose);
+}
+
 // mma.sync.aligned.m16n8k{16, 32}.row.col.f32.A.B.f32
 void act_mma(Warp&, Meeting& meeting) {
     const Instruction& i = *static_cast<const Instruction*>(meeting.instruction);
@@ -129,6 +148,7 @@ void mma(Frame& frame, const Instruction& i) {
 const std::vector<Entry>& matrix_entries() {
     static const std::vector<Entry> entries = {
         {"ldmatrix", ldmatrix},
+        {"movmatrix", movmatrix},
         {"stmatrix", stmatrix},
         {"mma.sync.aligned", mma},
         {"wgmma.mma_async.sync.aligned", wgmma_issue},
