@@ -8,7 +8,7 @@ struct Tuning {
         .consumer_warps = 4, .fp8_cache = true};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = 231424;
+constexpr int kSharedBytes = 232448;
 static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 

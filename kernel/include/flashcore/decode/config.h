@@ -49,8 +49,11 @@ FLASHCORE_HOST_DEVICE constexpr int key_bytes(const Config& config) { return con
 FLASHCORE_HOST_DEVICE constexpr int max_heads(const Config& config) {
     return !config.warpgroup && key_bytes(config) < 256 ? 256 / key_bytes(config) : 1;
 }
-// Factors of the values that a warp keeps with its split, and the words of these and of its place in the work queue.
-FLASHCORE_HOST_DEVICE constexpr int held_scales(const Config& config) { return config.fp8_cache ? max_heads(config) : 0; }
+// Factors of the values that a warp keeps with its split, and the words of these and of its place in the work queue. At least two
+// factors: with an odd number of words, g++ does not copy the split of the emulated kernels as if it were aligned to 16 bytes.
+FLASHCORE_HOST_DEVICE constexpr int held_scales(const Config& config) {
+    return !config.fp8_cache ? 0 : max_heads(config) > 2 ? max_heads(config) : 2;
+}
 FLASHCORE_HOST_DEVICE constexpr int held_fp8_words(const Config& config) { return config.fp8_cache ? held_scales(config) + 2 : 0; }
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + config.producer_warps) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {

@@ -34,10 +34,10 @@ struct HeldLocalSplit {
 };
 template <class Tuning>
 struct HeldFp8Split {
+    sm90::RingPosition<kWorkQueueSlots> work_queue;
     Split split;
     FixupInfo fixup;
     float v_scale[held_scales(Tuning::config)];  // of the heads of the work tile
-    sm90::RingPosition<kWorkQueueSlots> work_queue;
 };
 template <class Tuning>
 using HeldWideSplitOf = std::conditional_t<holds_window(Tuning::config), HeldLocalSplit<Tuning>, HeldSplit>;
