@@ -250,9 +250,6 @@ protected:
         const auto [row_max, sum] = columns.statistics;
         float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
         if constexpr (kConfig.local) inverse = end_row(row_max, sum, head).inverse;
-        if constexpr (kConfig.fp8_cache) {
-            if (sum != 0.0f) inverse *= shared_.held[warp_].v_scale[rows_.head_of(row)];
-        }
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * rows_.group;
@@ -262,7 +259,7 @@ protected:
                                        : (work_tile_.sequence * heads + head) * rows_.sq + row] = end_row(row_max, sum, head).lse;
             return;
         }
-        const float value = fmaf(row_max, kConfig.fp8_cache ? kLn2 : params_.scale, natural_log(sum));
+        const float value = fmaf(row_max, params_.scale, natural_log(sum));
         if constexpr (kConfig.ragged) {
             params_.lse[static_cast<int64_t>(head) * params_.queries.total + work_tile_.first_query + query] =
                 sum == 0.0f ? sm90::minus_infinity() : value;
