@@ -16,12 +16,10 @@ public:
     using Base::Base;
 
     __device__ __forceinline__ void run() {
-        for (Split split = this->pop_split(); split.work_tile != kNoWorkTile; split = this->pop_split()) {
-            if (params_.rows.count <= kMergeRows) {
-                process<1>(split);
-            } else {
-                process<2>(split);
-            }
+        if (params_.rows.count <= kMergeRows) {
+            run<1>();
+        } else {
+            run<2>();
         }
     }
 
@@ -30,16 +28,79 @@ private:
     template <int kHalves>
     static constexpr int kPartsOf = kConfig.head_dim == 64 || (kConfig.head_dim == 128 && kHalves == 1) ? 2 : 1;
 
+    // Whether the query and the scales of the next split load while this one ends. At D=256 registers are short.
+    static constexpr bool kLoadsEarly = kConfig.head_dim <= 128;
+
+    // The scales of a split: of its scores, and of the values of the head of each lane.
+    struct Scales {
+        float q, k, v;
+    };
+
     template <int kHalves>
-    __device__ __forceinline__ void process(const Split& split) {
+    __device__ __forceinline__ void run() {
         Fp8Rows<Tuning, kHalves> rows;
+        Fp8State<kConfig.head_dim, kHalves> state;
+#pragma unroll 1
+        for (bool first = true;; first = false) {
+            Split split;
+            Scales scales;
+            if (kLoadsEarly) split = fetch(rows, scales);
+            if (!first) end(state);
+            if (!kLoadsEarly) split = fetch(rows, scales);
+            if (split.work_tile == kNoWorkTile) return;
+            begin(split, rows, scales);
+            attend_split(split, rows, state);
+        }
+    }
+
+    template <int kHalves>
+    __device__ __forceinline__ void end(const Fp8State<kConfig.head_dim, kHalves>& state) const {
+        const HeldSplitOf<Tuning>& held = shared_.held[warp_];
+        Fp8Merge<Tuning, kHalves>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state);
+    }
+
+    // Loads what the next split needs, and does not wait for it.
+    template <int kHalves>
+    __device__ __forceinline__ Split fetch(Fp8Rows<Tuning, kHalves>& to, Scales& scales) {
+        const Split split = this->pop_split();
+        if (split.work_tile == kNoWorkTile) return split;
+        const PackedRows rows = packed_rows<Tuning>(params_);
+        const WorkTile work_tile(params_, rows, split);
+        const int tile_row = rows.tile_of(warp_) * kRowTileRows;
+        const int head = work_tile.kv_head + rows.head_of(tile_row);
+        scales.v = lane_ < rows.heads ? scale_of(params_.v_scale, work_tile.sequence, work_tile.kv_head + lane_) : 1.0f;
+        scales.k = scale_of(params_.k_scale, work_tile.sequence, head);
+        scales.q = scale_of(params_.q_scale, work_tile.sequence, head);
+        to.fetch(params_, rows, work_tile, tile_row, lane_);
+        return split;
+    }
+
+    // The scales of the values wait in shared memory: a load at the end would be waited for.
+    template <int kHalves>
+    __device__ __forceinline__ void begin(const Split& split, Fp8Rows<Tuning, kHalves>& to, const Scales& scales) {
+        const PackedRows rows = packed_rows<Tuning>(params_);
         const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
         if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-        load(split, fixup, rows);
-        keys_ = split.keys;
-        Fp8State<kConfig.head_dim, kHalves> state;
+        HeldSplitOf<Tuning>& held = shared_.held[warp_];
+        __syncwarp();
+        if (lane_ < rows.heads) held.v_scale[lane_] = scales.v;
+        if (lane_ == 0) {
+            held.split = split;
+            held.fixup = fixup;
+            held.work_queue = work_queue_;
+        }
+        __syncwarp();
+        const int first_row = WorkTile(params_, rows, split).first_row + rows.tile_of(warp_) * kRowTileRows;
+        to.convert(params_, rows, first_row, scales.k * scales.q, lane_);
+    }
+
+    template <int kHalves>
+    __device__ __forceinline__ void attend_split(const Split& split, const Fp8Rows<Tuning, kHalves>& rows,
+                                                 Fp8State<kConfig.head_dim, kHalves>& state) {
         const HeldSplitOf<Tuning>& held = shared_.held[warp_];
         const int last = split.last;  // at D=256 it waits in shared memory too
+        keys_ = split.keys;
+        state = {};
 #pragma unroll 1
         for (int tile = split.first; tile < (kConfig.head_dim == 256 ? held.split.last : last); ++tile) {
             ring_.wait_full(shared_.ring);
@@ -55,29 +116,6 @@ private:
             if (row_max != sm90::minus_infinity()) row_max *= rows.log2(i / 2, i % 2);
         }
         work_queue_ = held.work_queue;
-        Fp8Merge<Tuning, kHalves>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state);
-    }
-
-    // All scales load with the query. Those of the values wait in shared memory: a load at the end would be waited for.
-    template <int kHalves>
-    __device__ __forceinline__ void load(const Split& split, const FixupInfo& fixup, Fp8Rows<Tuning, kHalves>& to) {
-        const PackedRows rows = packed_rows<Tuning>(params_);
-        const WorkTile work_tile(params_, rows, split);
-        const int tile_row = rows.tile_of(warp_) * kRowTileRows;
-        const int head = work_tile.kv_head + rows.head_of(tile_row);
-        const float v_scale = lane_ < rows.heads ? scale_of(params_.v_scale, work_tile.sequence, work_tile.kv_head + lane_) : 1.0f;
-        const float descale =
-            scale_of(params_.k_scale, work_tile.sequence, head) * scale_of(params_.q_scale, work_tile.sequence, head);
-        to.load(params_, rows, work_tile, tile_row, descale, lane_);
-        HeldSplitOf<Tuning>& held = shared_.held[warp_];
-        __syncwarp();
-        if (lane_ < rows.heads) held.v_scale[lane_] = v_scale;
-        if (lane_ == 0) {
-            held.split = split;
-            held.fixup = fixup;
-            held.work_queue = work_queue_;
-        }
-        __syncwarp();
     }
 
     template <int kHalves>
