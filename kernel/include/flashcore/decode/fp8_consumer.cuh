@@ -38,18 +38,31 @@ private:
 
     template <int kHalves>
     __device__ __forceinline__ void run() {
-        Fp8Rows<Tuning, kHalves> rows;
-        Fp8State<kConfig.head_dim, kHalves> state;
+        if constexpr (!kLoadsEarly) {
+            for (;;) {
+                Fp8Rows<Tuning, kHalves> rows;
+                Scales scales;
+                const Split split = this->pop_split();
+                if (split.work_tile == kNoWorkTile) return;
+                begin(split, rows, scales);
+                Fp8State<kConfig.head_dim, kHalves> state;
+                attend_split(split, rows, state);
+                end(state);
+            }
+        } else {
+            Fp8Rows<Tuning, kHalves> rows;
+            Fp8State<kConfig.head_dim, kHalves> state;
 #pragma unroll 1
-        for (bool first = true;; first = false) {
-            Split split;
-            Scales scales;
-            if (kLoadsEarly) split = fetch(rows, scales);
-            if (!first) end(state);
-            if (!kLoadsEarly) split = fetch(rows, scales);
-            if (split.work_tile == kNoWorkTile) return;
-            begin(split, rows, scales);
-            attend_split(split, rows, state);
+            for (bool first = true;; first = false) {
+                Scales scales;
+                const Split split = this->pop_split();
+                if (split.work_tile != kNoWorkTile) fetch(split, rows, scales);
+                if (!first) end(state);
+                if (split.work_tile == kNoWorkTile) return;
+                begin(split, rows, scales);
+                state = {};
+                attend_split(split, rows, state);
+            }
         }
     }
 
@@ -61,37 +74,47 @@ private:
 
     // Loads what the next split needs, and does not wait for it.
     template <int kHalves>
-    __device__ __forceinline__ Split fetch(Fp8Rows<Tuning, kHalves>& to, Scales& scales) {
-        const Split split = this->pop_split();
-        if (split.work_tile == kNoWorkTile) return split;
+    __device__ __forceinline__ void fetch(const Split& split, Fp8Rows<Tuning, kHalves>& to, Scales& scales) const {
+        scales = load_scales(split);
+        const PackedRows rows = packed_rows<Tuning>(params_);
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) to.fetch(half, params_, rows, WorkTile(params_, rows, split), tile_row(), lane_);
+    }
+
+    __device__ __forceinline__ int tile_row() const { return packed_rows<Tuning>(params_).tile_of(warp_) * kRowTileRows; }
+
+    __device__ __forceinline__ Scales load_scales(const Split& split) const {
         const PackedRows rows = packed_rows<Tuning>(params_);
         const WorkTile work_tile(params_, rows, split);
-        const int tile_row = rows.tile_of(warp_) * kRowTileRows;
-        const int head = work_tile.kv_head + rows.head_of(tile_row);
-        scales.v = lane_ < rows.heads ? scale_of(params_.v_scale, work_tile.sequence, work_tile.kv_head + lane_) : 1.0f;
-        scales.k = scale_of(params_.k_scale, work_tile.sequence, head);
-        scales.q = scale_of(params_.q_scale, work_tile.sequence, head);
-        to.fetch(params_, rows, work_tile, tile_row, lane_);
-        return split;
+        const int sequence = work_tile.sequence, head = work_tile.kv_head + rows.head_of(tile_row());
+        return {kConfig.dtype == DType::kE4m3 ? scale_of(params_.q_scale, sequence, head) : 1.0f,
+                scale_of(params_.k_scale, sequence, head),
+                lane_ < rows.heads ? scale_of(params_.v_scale, sequence, work_tile.kv_head + lane_) : 1.0f};
     }
 
     // The scales of the values wait in shared memory: a load at the end would be waited for.
     template <int kHalves>
-    __device__ __forceinline__ void begin(const Split& split, Fp8Rows<Tuning, kHalves>& to, const Scales& scales) {
+    __device__ __forceinline__ void begin(const Split& split, Fp8Rows<Tuning, kHalves>& to, Scales& scales) {
         const PackedRows rows = packed_rows<Tuning>(params_);
         const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
         if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
         HeldSplitOf<Tuning>& held = shared_.held[warp_];
         __syncwarp();
-        if (lane_ < rows.heads) held.v_scale[lane_] = scales.v;
         if (lane_ == 0) {
             held.split = split;
             held.fixup = fixup;
             held.work_queue = work_queue_;
         }
+        if (!kLoadsEarly) scales = load_scales(split);
+        if (lane_ < rows.heads) held.v_scale[lane_] = scales.v;
         __syncwarp();
-        const int first_row = WorkTile(params_, rows, split).first_row + rows.tile_of(warp_) * kRowTileRows;
-        to.convert(params_, rows, first_row, scales.k * scales.q, lane_);
+        const WorkTile work_tile(params_, rows, split);
+        to.hidden = 0;
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) {
+            if (!kLoadsEarly) to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
+            to.convert(half, params_, rows, work_tile.first_row + tile_row(), scales.k * scales.q, lane_);
+        }
     }
 
     template <int kHalves>
@@ -100,9 +123,8 @@ private:
         const HeldSplitOf<Tuning>& held = shared_.held[warp_];
         const int last = split.last;  // at D=256 it waits in shared memory too
         keys_ = split.keys;
-        state = {};
 #pragma unroll 1
-        for (int tile = split.first; tile < (kConfig.head_dim == 256 ? held.split.last : last); ++tile) {
+        for (int tile = split.first; tile < (kLoadsEarly ? last : held.split.last); ++tile) {
             ring_.wait_full(shared_.ring);
             attend_tile(rows, state, tile);
             __syncwarp();

@@ -84,9 +84,6 @@ public:
     }
 
 private:
-    __device__ __forceinline__ int quad() const { return lane_ / sm90::kQuadLanes; }
-    // The first of a lane's rows among eight.
-    __device__ __forceinline__ int first_row() const { return lane_ % sm90::kQuadLanes * kFp8LaneRows; }
     // Where a lane's columns begin.
     __device__ __forceinline__ int column_of(int vector) const {
         return (vector * sm90::kWarpThreads + lane_) * kVectorColumns;
@@ -95,12 +92,18 @@ private:
     template <int kHalf>
     __device__ __forceinline__ void leave(const State& state) const {
         const float sums[kFp8LaneRows] = {column_sum(state.row_sum[kHalf][0]), column_sum(state.row_sum[kHalf][1])};
-        const int row = work_tile_.first_row + rows_.tile_of(warp_) * kRowTileRows + kHalf * kMergeRows + first_row();
+        const int lane = __shfl_sync(sm90::kFullWarpMask, lane_, lane_);  // or the addresses take registers during both passes
+        const int quad = lane / sm90::kQuadLanes;
+        const int first_row = lane % sm90::kQuadLanes * kFp8LaneRows;  // among eight
+        if (quad == 0) {
+            *reinterpret_cast<float4*>(&shared_.statistics[warp_][first_row]) = {state.row_max[kHalf][0], sums[0],
+                                                                                state.row_max[kHalf][1], sums[1]};
+        }
+        const int row = work_tile_.first_row + rows_.tile_of(warp_) * kRowTileRows + kHalf * kMergeRows + first_row;
 #pragma unroll
         for (int r = 0; r < kFp8LaneRows; ++r) {
             if (!rows_.exists(row + r)) continue;
-            if (quad() == 0) shared_.statistics[warp_][first_row() + r] = {state.row_max[kHalf][r], sums[r]};
-            auto* const columns = reinterpret_cast<float2*>(shared_.sums[warp_][first_row() + r]) + quad();
+            auto* const columns = reinterpret_cast<float2*>(shared_.sums[warp_][first_row + r]) + quad;
 #pragma unroll
             for (int unit = 0; unit < State::kUnits; ++unit) {
                 const float* output = state.output[kHalf][unit];

@@ -23,37 +23,31 @@ struct Fp8Rows {
     __device__ __forceinline__ int hidden_of(int half, int r) const { return hidden >> 4 * (half * kFp8LaneRows + r) & 15; }
 
     // A lane loads the row of its quad, with the columns in the order of fp8.cuh. Rows that do not exist are zero.
-    __device__ __forceinline__ void fetch(const Fp8Params& params, const PackedRows& rows, const WorkTile& work_tile, int tile_row,
-                                          int lane) {
+    __device__ __forceinline__ void fetch(int half, const Fp8Params& params, const PackedRows& rows, const WorkTile& work_tile,
+                                          int tile_row, int lane) {
+        const int row = work_tile.first_row + tile_row + half * kMergeRows + lane / sm90::kQuadLanes;
+        const bool exists = rows.exists(row);
+        const auto* const words = reinterpret_cast<const uint32_t*>(query_row<Unit>(params, rows, work_tile, row));
 #pragma unroll
-        for (int half = 0; half < kHalves; ++half) {
-            const int row = work_tile.first_row + tile_row + half * kMergeRows + lane / sm90::kQuadLanes;
-            const bool exists = rows.exists(row);
-            const auto* const words = reinterpret_cast<const uint32_t*>(query_row<Unit>(params, rows, work_tile, row));
+        for (int k_step = 0; k_step < kKSteps; ++k_step) {
+            const int four = k_step * (kFp8UnitColumns / 4) + lane % sm90::kQuadLanes;
 #pragma unroll
-            for (int k_step = 0; k_step < kKSteps; ++k_step) {
-                const int four = k_step * (kFp8UnitColumns / 4) + lane % sm90::kQuadLanes;
-#pragma unroll
-                for (int i = 0; i < kWords; ++i) query[half][k_step][i] = exists ? __ldg(words + kWords * four + i) : 0;
-            }
+            for (int i = 0; i < kWords; ++i) query[half][k_step][i] = exists ? __ldg(words + kWords * four + i) : 0;
         }
     }
 
     // Turns the rows into the B operand, and gets the factors of the rows of this lane's columns.
-    __device__ __forceinline__ void convert(const Fp8Params& params, const PackedRows& rows, int first_row, float descale, int lane) {
-        hidden = 0;
+    __device__ __forceinline__ void convert(int half, const Fp8Params& params, const PackedRows& rows, int first_row, float descale,
+                                            int lane) {
+        const float log2 = convert_row(params, descale, query[half]);
 #pragma unroll
-        for (int half = 0; half < kHalves; ++half) {
-            const float log2 = convert_row(params, descale, query[half]);
-#pragma unroll
-            for (int r = 0; r < kFp8LaneRows; ++r) {
-                const int own = lane % sm90::kQuadLanes * kFp8LaneRows + r;
-                const int index = half * kFp8LaneRows + r;
-                factors[kOwnFactors ? index : 0] = __shfl_sync(sm90::kFullWarpMask, log2, own * sm90::kQuadLanes);
-                const int row = rows.row_of(first_row + half * kMergeRows + own);
-                const int unseen = rows.causal ? max_int(rows.sq - 1 - rows.query_of(row), 0) : 0;
-                hidden |= static_cast<uint32_t>(unseen) << 4 * index;
-            }
+        for (int r = 0; r < kFp8LaneRows; ++r) {
+            const int own = lane % sm90::kQuadLanes * kFp8LaneRows + r;
+            const int index = half * kFp8LaneRows + r;
+            factors[kOwnFactors ? index : 0] = __shfl_sync(sm90::kFullWarpMask, log2, own * sm90::kQuadLanes);
+            const int row = rows.row_of(first_row + half * kMergeRows + own);
+            const int unseen = rows.causal ? max_int(rows.sq - 1 - rows.query_of(row), 0) : 0;
+            hidden |= static_cast<uint32_t>(unseen) << 4 * index;
         }
     }
 
