@@ -77,8 +77,9 @@ private:
     __device__ __forceinline__ void fetch(const Split& split, Fp8Rows<Tuning, kHalves>& to, Scales& scales) const {
         scales = load_scales(split);
         const PackedRows rows = packed_rows<Tuning>(params_);
+        const WorkTile work_tile(params_, rows, split);
 #pragma unroll
-        for (int half = 0; half < kHalves; ++half) to.fetch(half, params_, rows, WorkTile(params_, rows, split), tile_row(), lane_);
+        for (int half = 0; half < kHalves; ++half) to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
     }
 
     __device__ __forceinline__ int tile_row() const { return packed_rows<Tuning>(params_).tile_of(warp_) * kRowTileRows; }

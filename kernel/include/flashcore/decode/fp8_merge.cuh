@@ -145,7 +145,9 @@ private:
         if (rows_.tile_of(lane_warp) == row_tile) own = shared_.statistics[lane_warp][row_in_group];
         float row_max = own.x;
 #pragma unroll
-        for (int i = 1; i < kConfig.consumer_warps; i *= 2) row_max = fmaxf(row_max, __shfl_xor_sync(sm90::kFullWarpMask, row_max, i));
+        for (int i = 1; i < kConfig.consumer_warps; i *= 2) {
+            row_max = fmaxf(row_max, __shfl_xor_sync(sm90::kFullWarpMask, row_max, i));
+        }
         const float factor = weight(own.x, finite_max(row_max));
         float sum = own.y * factor;
 #pragma unroll
@@ -160,8 +162,8 @@ private:
                 if (warp >= kConfig.consumer_warps) continue;
 #pragma unroll
                 for (int vector = 0; vector < kVectors; ++vector) {
-                    add(result.sums[vector], *reinterpret_cast<const Vector*>(shared_.sums[warp][row_in_group] + column_of(vector)),
-                        warp_factor);
+                    const float* const columns = shared_.sums[warp][row_in_group] + column_of(vector);
+                    add(result.sums[vector], *reinterpret_cast<const Vector*>(columns), warp_factor);
                 }
             }
         }

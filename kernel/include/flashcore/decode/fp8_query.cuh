@@ -36,9 +36,9 @@ struct Fp8Rows {
         }
     }
 
-    // Turns the rows into the B operand, and gets the factors of the rows of this lane's columns.
-    __device__ __forceinline__ void convert(int half, const Fp8Params& params, const PackedRows& rows, int first_row, float descale,
-                                            int lane) {
+    // Turns the rows into the B operand, and gets the factors of the rows of this lane's columns. `hidden` must be 0 before.
+    __device__ __forceinline__ void convert(int half, const Fp8Params& params, const PackedRows& rows, int first_row,
+                                            float descale, int lane) {
         const float log2 = convert_row(params, descale, query[half]);
 #pragma unroll
         for (int r = 0; r < kFp8LaneRows; ++r) {
