@@ -28,9 +28,6 @@ private:
     template <int kHalves>
     static constexpr int kPartsOf = kConfig.head_dim == 64 || (kConfig.head_dim == 128 && kHalves == 1) ? 2 : 1;
 
-    // Whether the query and the scales of the next split load while this one ends. At D=256 registers are short.
-    static constexpr bool kLoadsEarly = kConfig.head_dim <= 128;
-
     // The scales of a split: of its scores, and of the values of the head of each lane.
     struct Scales {
         float q, k, v;
@@ -38,31 +35,14 @@ private:
 
     template <int kHalves>
     __device__ __forceinline__ void run() {
-        if constexpr (!kLoadsEarly) {
-            for (;;) {
-                Fp8Rows<Tuning, kHalves> rows;
-                Scales scales;
-                const Split split = this->pop_split();
-                if (split.work_tile == kNoWorkTile) return;
-                begin(split, rows, scales);
-                Fp8State<kConfig.head_dim, kHalves> state;
-                attend_split(split, rows, state);
-                end(state);
-            }
-        } else {
+        for (;;) {
             Fp8Rows<Tuning, kHalves> rows;
+            const Split split = this->pop_split();
+            if (split.work_tile == kNoWorkTile) return;
+            begin(split, rows);
             Fp8State<kConfig.head_dim, kHalves> state;
-#pragma unroll 1
-            for (bool first = true;; first = false) {
-                Scales scales;
-                const Split split = this->pop_split();
-                if (split.work_tile != kNoWorkTile) fetch(split, rows, scales);
-                if (!first) end(state);
-                if (split.work_tile == kNoWorkTile) return;
-                begin(split, rows, scales);
-                state = {};
-                attend_split(split, rows, state);
-            }
+            attend_split(split, rows, state);
+            end(state);
         }
     }
 
@@ -70,16 +50,6 @@ private:
     __device__ __forceinline__ void end(const Fp8State<kConfig.head_dim, kHalves>& state) const {
         const HeldSplitOf<Tuning>& held = shared_.held[warp_];
         Fp8Merge<Tuning, kHalves>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state);
-    }
-
-    // Loads what the next split needs, and does not wait for it.
-    template <int kHalves>
-    __device__ __forceinline__ void fetch(const Split& split, Fp8Rows<Tuning, kHalves>& to, Scales& scales) const {
-        scales = load_scales(split);
-        const PackedRows rows = packed_rows<Tuning>(params_);
-        const WorkTile work_tile(params_, rows, split);
-#pragma unroll
-        for (int half = 0; half < kHalves; ++half) to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
     }
 
     __device__ __forceinline__ int tile_row() const { return packed_rows<Tuning>(params_).tile_of(warp_) * kRowTileRows; }
@@ -95,7 +65,7 @@ private:
 
     // The scales of the values wait in shared memory: a load at the end would be waited for.
     template <int kHalves>
-    __device__ __forceinline__ void begin(const Split& split, Fp8Rows<Tuning, kHalves>& to, Scales& scales) {
+    __device__ __forceinline__ void begin(const Split& split, Fp8Rows<Tuning, kHalves>& to) {
         const PackedRows rows = packed_rows<Tuning>(params_);
         const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
         if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
@@ -106,14 +76,14 @@ private:
             held.fixup = fixup;
             held.work_queue = work_queue_;
         }
-        if (!kLoadsEarly) scales = load_scales(split);
+        const Scales scales = load_scales(split);
         if (lane_ < rows.heads) held.v_scale[lane_] = scales.v;
         __syncwarp();
         const WorkTile work_tile(params_, rows, split);
         to.hidden = 0;
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
-            if (!kLoadsEarly) to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
+            to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
             to.convert(half, params_, rows, work_tile.first_row + tile_row(), scales.k * scales.q, lane_);
         }
     }
@@ -122,10 +92,11 @@ private:
     __device__ __forceinline__ void attend_split(const Split& split, const Fp8Rows<Tuning, kHalves>& rows,
                                                  Fp8State<kConfig.head_dim, kHalves>& state) {
         const HeldSplitOf<Tuning>& held = shared_.held[warp_];
-        const int last = split.last;  // at D=256 it waits in shared memory too
+        constexpr bool kKeepsLast = kConfig.head_dim <= 128;  // at D=256 registers are short
+        const int last = split.last;
         keys_ = split.keys;
 #pragma unroll 1
-        for (int tile = split.first; tile < (kLoadsEarly ? last : held.split.last); ++tile) {
+        for (int tile = split.first; tile < (kKeepsLast ? last : held.split.last); ++tile) {
             ring_.wait_full(shared_.ring);
             attend_tile(rows, state, tile);
             __syncwarp();
