@@ -61,7 +61,7 @@ struct Choice {
 };
 
 bool serves(const Config& config, const Arguments& args) {
-    return config.head_dim == args.head_dim && static_cast<int>(config.dtype) == args.dtype;
+    return config.head_dim == kernel_head_dim(args.head_dim) && static_cast<int>(config.dtype) == args.dtype;
 }
 
 // Whether a warpgroup serves packed queries: their rows fill several row tiles. Other numbers, and calls that may hold any number of
@@ -102,7 +102,7 @@ Status find_variant(const Arguments& args, Choice& choice) {
         }
     }
     if (choice.gather != nullptr || choice.local != nullptr || choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
-    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
+    return fail(Status::kInvalidArgument, "head_dim: no kernel of this build takes %lld", static_cast<long long>(args.head_dim));
 }
 
 // Plans a launch from the arguments' numbers, without their pointers.
@@ -155,19 +155,21 @@ Status check_caches(const Arguments& args) {
     return cache("v", args.v);
 }
 
-// Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile.
+// Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile. TMA fills what is beyond
+// the head dimension with zeros.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
     const int64_t bytes = cache_bytes(config);
-    const int64_t columns = std::min<int64_t>(kSwizzleRowBytes / bytes, args.head_dim);
+    const int64_t columns = atom_elements(config);
+    const bool apart = config.warpgroup || ends_inside_column(atom_columns(config), atom_elements(config), params.head_dim);
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
-        const int64_t blocks = args.head_dim / columns;
+        const int64_t blocks = apart ? 1 : (args.head_dim + columns - 1) / columns;
         const TensorShape shape{
             name,
             operand.data,
-            {columns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads, params.cache.pages},
+            {apart ? args.head_dim : std::min(columns, args.head_dim), args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * bytes, columns * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
-            {static_cast<uint32_t>(columns), 1u << params.box_shift, config.warpgroup ? 1 : static_cast<uint32_t>(blocks),
+            {static_cast<uint32_t>(columns), 1u << params.box_shift, apart ? 1 : static_cast<uint32_t>(atom_columns(config)),
              static_cast<uint32_t>(params.rows.heads), 1},
             5,
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
@@ -208,6 +210,7 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;
     params.score_sign = scale.sign;
+    params.head_dim = static_cast<int>(args.head_dim);
 }
 
 void fill_scales(const Arguments& args, Fp8Params& params) {

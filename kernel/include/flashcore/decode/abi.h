@@ -23,7 +23,7 @@ struct FlashcoreDecodeArguments {
     int64_t heads;
     int64_t kv_heads;     // divides heads
     int64_t sq;           // new queries of a sequence: 1 to 16. Packed queries: of those with work here, at most this many
-    int64_t head_dim;     // 64, 128 or 256
+    int64_t head_dim;     // a multiple of 8 up to 256. Caches of E4M3: of 16
     int64_t capacity;     // contiguous: most keys of a sequence
     int64_t pages;        // paged: pages of the pool
     int64_t table_width;  // paged: pages per sequence in the table. A sequence has at most table_width * page_size keys

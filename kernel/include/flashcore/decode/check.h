@@ -18,6 +18,7 @@ namespace flashcore::decode {
 using Arguments = FlashcoreDecodeArguments;
 
 constexpr int64_t kMaxQueries = 16;
+constexpr int64_t kMaxHeadDim = 256;
 constexpr size_t kWorkspaceAlignment = 16;
 constexpr int32_t kE4m3 = static_cast<int32_t>(DType::kE4m3);
 
@@ -75,11 +76,24 @@ inline Status check_types(const Arguments& args) {
     return Status::kOk;
 }
 
+// The head dimension of the kernel for another one: the next larger.
+inline int64_t kernel_head_dim(int64_t head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : kMaxHeadDim; }
+
+// Rows are loaded in units of 16 bytes.
+inline Status check_head_dim(const Arguments& args) {
+    const int64_t step = kTensorAlignment / bytes_of(cache_type(args));
+    if (args.head_dim > 0 && args.head_dim % step == 0 && args.head_dim <= kMaxHeadDim) return Status::kOk;
+    return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %lld up to %lld%s, but is %lld", static_cast<long long>(step),
+                static_cast<long long>(kMaxHeadDim), has_fp8_cache(args) ? " over caches of E4M3" : "",
+                static_cast<long long>(args.head_dim));
+}
+
 inline Status check_numbers(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_types(args));
     Arguments numbers = args;
     if (args.dtype == kE4m3) numbers.dtype = static_cast<int32_t>(DType::kBf16);  // as the output
     FLASHCORE_RETURN_IF_FAILED(check_attention(numbers));
+    FLASHCORE_RETURN_IF_FAILED(check_head_dim(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMaxQueries));
     FLASHCORE_RETURN_IF_FAILED(check_packed(args));
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));

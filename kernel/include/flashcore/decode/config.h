@@ -55,6 +55,15 @@ FLASHCORE_HOST_DEVICE constexpr int held_scales(const Config& config) {
     return !config.fp8_cache ? 0 : max_heads(config) > 2 ? max_heads(config) : 2;
 }
 FLASHCORE_HOST_DEVICE constexpr int held_fp8_words(const Config& config) { return config.fp8_cache ? held_scales(config) + 2 : 0; }
+// Columns of swizzle atoms, and the elements of one.
+FLASHCORE_HOST_DEVICE constexpr int atom_elements(const Config& config) {
+    return config.head_dim < 128 / cache_bytes(config) ? config.head_dim : 128 / cache_bytes(config);
+}
+FLASHCORE_HOST_DEVICE constexpr int atom_columns(const Config& config) { return config.head_dim / atom_elements(config); }
+// Whether a head dimension ends inside one of several columns. Then each is a box of its own, which TMA can fill with zeros from there on.
+FLASHCORE_HOST_DEVICE constexpr bool ends_inside_column(int columns, int elements, int head_dim) {
+    return columns > 1 && head_dim % elements != 0;
+}
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + config.producer_warps) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
     return config.tile_keys * key_bytes(config);

@@ -76,6 +76,8 @@ protected:
     // In query_rows.cuh.
     __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split);
     __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r);
+    template <bool kAll>
+    __device__ __forceinline__ void load_words(const uint32_t* row, bool exists, int r);
     // In row_windows.cuh.
     __device__ __forceinline__ void hold(const SplitOf<Tuning>& split, const FixupInfo& fixup);
     __device__ __forceinline__ SplitWindow find_window(const SplitOf<Tuning>& split) const;

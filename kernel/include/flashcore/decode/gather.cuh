@@ -82,16 +82,30 @@ public:
         }
     }
 
+    // Fills the columns beyond the head dimension with zeros, in all stages. No copy touches them later.
+    __device__ __forceinline__ void clear_columns() const {
+        if (is_inside()) return;
+#pragma unroll 1
+        for (int i = 0; i < kConfig.stages * Map::kCopies; ++i) {
+            const int stage = i / Map::kCopies;
+            const int row = Map::row_of_copy(warp_, lane_, i - stage * Map::kCopies);
+            const uint32_t offset = Map::shared_offset(row, lane_ % Map::kRowUnits);
+            *reinterpret_cast<uint4*>(shared_.k[stage] + offset) = make_uint4(0, 0, 0, 0);
+            *reinterpret_cast<uint4*>(shared_.v[stage] + offset) = make_uint4(0, 0, 0, 0);
+        }
+    }
+
     // Copies the located rows of a tile that has so many keys. The others keep their old bytes, because their scores are masked.
     __device__ __forceinline__ void copy(int stage, int keys) const {
         const int unit_offset = lane_ % Map::kRowUnits * Map::kUnitBytes;
+        const int copied_keys = is_inside() ? keys : 0;
         const uint32_t k_tile = ptx::shared_address(shared_.k[stage]), v_tile = ptx::shared_address(shared_.v[stage]);
 #pragma unroll
         for (int i = 0; i < Map::kCopies; ++i) {
             const uint8_t* const k = from_lane(k_[Map::source_row(i)], Map::source_lane(lane_, i)) + unit_offset;
             const uint8_t* const v = from_lane(v_[Map::source_row(i)], Map::source_lane(lane_, i)) + unit_offset;
             const uint32_t offset = offset_[i % Map::kPeriod] + i / Map::kPeriod * Map::kPeriodBytes;
-            if (key_of(Map::row_of_copy(warp_, lane_, i)) < keys) {
+            if (key_of(Map::row_of_copy(warp_, lane_, i)) < copied_keys) {
                 ptx::cp_async_16(k_tile + offset, k);
                 ptx::cp_async_16(v_tile + offset, v);
             }
@@ -99,6 +113,11 @@ public:
     }
 
 private:
+    // Whether this lane's columns exist.
+    __device__ __forceinline__ bool is_inside() const {
+        return lane_ % Map::kRowUnits * Map::kUnitBytes < params_.head_dim * cache_bytes(kConfig);
+    }
+
     // The key of a row, counted from the tile's first.
     __device__ __forceinline__ int key_of(int tile_row) const {
         return max_heads(kConfig) == 1 ? tile_row : tile_row & ((1 << params_.split_policy.tile_shift) - 1);

@@ -18,7 +18,11 @@ public:
     __device__ __forceinline__ GatherProducer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : Base(params, shared, lane), gather_(params, shared, warp, lane), warp_(warp) {}
 
-    __device__ __forceinline__ void find_cta_range() { Base::find_cta_range(leads()); }
+    // Consumers read shared memory after the __syncthreads that follows.
+    __device__ __forceinline__ void find_cta_range() {
+        if (this->params_.head_dim != kConfig.head_dim) gather_.clear_columns();
+        Base::find_cta_range(leads());
+    }
 
     __device__ __forceinline__ void run() {
         SplitIterator<SequenceKeysOf<Tuning>, true> splits(this->params_.split_policy, this->cta_ranges_,

@@ -243,6 +243,7 @@ protected:
 
     // A row that saw no key gives 0 and -infinity.
     __device__ __forceinline__ void store(int row, int pair, const ColumnPair& columns) const {
+        if (2 * pair >= params_.head_dim) return;
         const auto [query, head] = QueryRow(rows_, work_tile_, work_tile_.first_row + row);
         const FlashcoreOperand& out = params_.out;
         auto* const row_of_out = static_cast<Element*>(out.data) + work_tile_.sequence * out.batch_stride +

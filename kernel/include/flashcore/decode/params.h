@@ -63,6 +63,7 @@ struct PackedRows {
 struct Params {
     // (64, keys of a page, head_dim / 64, kv_heads, pages).
     // Boxes of 64 x keys of a box x head_dim / 64 x heads of a work tile.
+    // With a box per column: (head_dim, keys of a page, 1, kv_heads, pages), in boxes of 64 x keys of a box x 1 x 1.
     CUtensorMap k;
     CUtensorMap v;
     FlashcoreOperand q;
@@ -83,6 +84,7 @@ struct Params {
     float scale_log2;    // |scale| * log2(e), at least the smallest normal float
     float scale;         // |scale|, for the log-sum-exp
     float score_sign;    // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
+    int head_dim;        // at most that of the variant. Columns beyond it are zero in shared memory, and are not stored
 };
 
 // Factors of an E4M3 tensor, fp32 (batch, kv heads) with any strides, or null for 1.

@@ -65,6 +65,7 @@ public:
     using SplitsOf = std::conditional_t<kConfig.deterministic, SegmentIterator<SequenceKeysOf<Tuning>>,
                                         SplitIterator<SequenceKeysOf<Tuning>, kConfig.ragged>>;
     static constexpr int kColumns = kConfig.warpgroup ? key_bytes(kConfig) / sm90::kSwizzleBytes : 1;  // of swizzle atoms, each in a box
+    static constexpr int kAtomColumns = atom_columns(kConfig), kAtomElements = atom_elements(kConfig);
 
     __device__ __forceinline__ Producer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
@@ -124,7 +125,7 @@ protected:
 #pragma unroll 1
         for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
             const int row = work_tile.first_row + i / kCacheLines;
-            if (!rows.exists(row)) continue;
+            if (!rows.exists(row) || i % kCacheLines * kCacheLineBytes >= params_.head_dim * bytes_of(kConfig.dtype)) continue;
             ptx::prefetch_l2(reinterpret_cast<const char*>(query_row<Unit>(params_, rows, work_tile, row)) +
                              i % kCacheLines * kCacheLineBytes);
         }
@@ -202,8 +203,14 @@ protected:
             uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
             const int key_in_page = pages_.key_in_page(key, slot);
-            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, key_in_page, 0, kv_head_, page);
-            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, key_in_page, 0, kv_head_, page);
+            const int columns = ends_inside_column(kAtomColumns, kAtomElements, params_.head_dim) ? kAtomColumns : 1;
+#pragma unroll 1
+            for (int column = 0; column < columns; ++column) {
+                const uint32_t place = offset + ((column * sm90::kSwizzleBytes) << params_.box_shift);
+                const int first = column * kAtomElements;
+                ptx::tma_load_5d(shared_.k[stage] + place, &params_.k, full, first, key_in_page, 0, kv_head_, page);
+                ptx::tma_load_5d(shared_.v[stage] + place, &params_.v, full, first, key_in_page, 0, kv_head_, page);
+            }
         }
         ring_.advance();
     }
@@ -215,8 +222,9 @@ protected:
         const uint32_t offset = column * sm90::atom_column_bytes(kConfig.tile_keys) +
                                 ((lane_ / kColumns) << params_.box_shift) * sm90::kSwizzleBytes;
         uint64_t* const full = &shared_.ring.full[ring_.slot];
-        ptx::tma_load_5d(shared_.k[ring_.slot] + offset, &params_.k, full, 0, key_in_page, column, kv_head_, page);
-        ptx::tma_load_5d(shared_.v[ring_.slot] + offset, &params_.v, full, 0, key_in_page, column, kv_head_, page);
+        const int first = column * kAtomElements;
+        ptx::tma_load_5d(shared_.k[ring_.slot] + offset, &params_.k, full, first, key_in_page, 0, kv_head_, page);
+        ptx::tma_load_5d(shared_.v[ring_.slot] + offset, &params_.v, full, first, key_in_page, 0, kv_head_, page);
     }
 
     // Writes the new keys and values of this split into the cache, where TMA then reads them like any others. No other work tile
@@ -239,6 +247,7 @@ protected:
             const int unit = i - (key - first) * units;
             const int head = kv_head_ + unit / kUnits;
             const int column = unit % kUnits * kUnitElements;
+            if (column >= params_.head_dim) continue;
             const int slot = pages_.slot(key);
             const int page = pages_.read(slot);
             const int key_in_page = pages_.key_in_page(key, slot);

@@ -22,15 +22,26 @@ __device__ __forceinline__ void Consumer<Tuning>::load_query(const SplitOf<Tunin
     }
 }
 
-// Loads a row as the A operand. Rows that do not exist are zero.
+// Loads a row as the A operand. Rows that do not exist are zero. So are columns beyond the head dimension.
 template <class Tuning>
 __device__ __forceinline__ void Consumer<Tuning>::load_row(const uint32_t* row, bool exists, int r) {
+    if (params_.head_dim == kConfig.head_dim) {
+        load_words<true>(row, exists, r);
+    } else {
+        load_words<false>(row, exists, r);
+    }
+}
+
+template <class Tuning>
+template <bool kAll>
+__device__ __forceinline__ void Consumer<Tuning>::load_words(const uint32_t* row, bool exists, int r) {
 #pragma unroll
     for (int k_step = 0; k_step < kKSteps; ++k_step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int word = k_step * (Traits::kMmaK / 2) + half * 4 + lane_ % sm90::kQuadLanes;
-            query_[k_step][half * 2 + r] = exists ? __ldg(row + word) : 0;
+            const bool inside = kAll || k_step * Traits::kMmaK + half * 8 < params_.head_dim;
+            query_[k_step][half * 2 + r] = exists && inside ? __ldg(row + word) : 0;
         }
     }
 }

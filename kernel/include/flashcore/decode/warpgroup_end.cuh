@@ -109,9 +109,11 @@ private:
         const int64_t out_row = work_tile_.first_query + query;
         const RowEnd end = end_of(total.statistics.x, total.statistics.y, head);
         const float4& sums = total.columns;
-        reinterpret_cast<uint2*>(row_of_out(out_row, head))[lane_ % kRowLanes] = {
-            ptx::pack<Element>(sums.x * end.inverse, sums.y * end.inverse),
-            ptx::pack<Element>(sums.z * end.inverse, sums.w * end.inverse)};
+        if (lane_ % kRowLanes * kColumns < params_.head_dim) {
+            reinterpret_cast<uint2*>(row_of_out(out_row, head))[lane_ % kRowLanes] = {
+                ptx::pack<Element>(sums.x * end.inverse, sums.y * end.inverse),
+                ptx::pack<Element>(sums.z * end.inverse, sums.w * end.inverse)};
+        }
         if (lane_ % kRowLanes == 0) store_lse(out_row, head, end.lse);
     }
 
@@ -149,7 +151,8 @@ private:
         const RowEnd end = end_of(row_max, sum, head);
 #pragma unroll
         for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) {
-            pairs[i * sm90::kQuadLanes] = ptx::pack<Element>(sums[4 * i] * end.inverse, sums[4 * i + 1] * end.inverse);
+            const uint32_t pair = ptx::pack<Element>(sums[4 * i] * end.inverse, sums[4 * i + 1] * end.inverse);
+            if (i * sm90::kMmaN < params_.head_dim) pairs[i * sm90::kQuadLanes] = pair;
         }
         if (lane_ % sm90::kQuadLanes == 0) store_lse(out_row, head, end.lse);
     }
