@@ -8,17 +8,16 @@ import torch
 
 from flashcore._append import append
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, is_gathered, launch_decode
+from flashcore._decode import CHECK, FP8_HEAD_DIM_STEP, HEAD_DIM_STEP, MAX_HEAD_DIM, MAX_INT32, MAX_QUERIES, is_gathered, is_head_dim, launch_decode
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
 from flashcore._local import NOTHING, Local
 from flashcore._packed import attend_behind_padding, make_starts, unpack
 from flashcore._tensors import Result, check_distinct, to_int
-from flashcore._varlen import attention_varlen
+from flashcore._varlen import PAGED_HEAD_DIMS, attention_varlen
 
-HEAD_DIM_STEP = 8  # of the prefill kernel
-_DECODE = f"up to {MAX_QUERIES} queries of a sequence and a head dimension of {', '.join(map(str, HEAD_DIMS))}"
+_DECODE = f"up to {MAX_QUERIES} queries of a sequence and a head dimension that is a multiple of {FP8_HEAD_DIM_STEP} up to {MAX_HEAD_DIM}"
 
 
 def attend_to_cache(
@@ -47,7 +46,7 @@ def attend_to_cache(
     q, k_cache, v_cache, k, v = tensors
     try:
         _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_packing(k_cache, page_table))
+        is_prefill = queries > MAX_QUERIES or not is_head_dim(head_dim, k_cache) or (queries > 0 and _needs_packing(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if not is_prefill and cu_seqlens_q is None and new_starts is None and padding is None:
@@ -93,10 +92,8 @@ def _prefill(
     """Use the prefill kernel, after PyTorch has appended the new rows. Only equal lengths without pages fill ``results``."""
     _check_new(k, v, new_starts)
     is_packed = page_table is not None or cu_seqlens_q is not None
-    if is_packed and q.shape[-1] not in HEAD_DIMS:
-        raise NotImplementedError(
-            f"page_table, cu_seqlens_q: need a head dimension of {', '.join(map(str, HEAD_DIMS))}, q has shape {tuple(q.shape)}"
-        )
+    if page_table is not None or (is_packed and padding is None):
+        _refuse_many_queries(q, k_cache, max_seqlen_q if cu_seqlens_q is not None else q.shape[1])
     if not is_packed:
         _check_caches(q, k_cache, v_cache)
     if k is not None and (is_packed or padding is not None or isinstance(lengths, torch.Tensor)):
@@ -116,6 +113,18 @@ def _prefill(
     if k is not None and v is not None:
         end = _append(q, (k_cache, v_cache), (k, v), end)
     return attention(q, k_cache[:, :end], v_cache[:, :end], out=results[0], lse=results[1], **options)
+
+
+def _refuse_many_queries(q: torch.Tensor, k_cache: torch.Tensor, longest: Any) -> None:
+    """Refuse what only the prefill over pages serves, unless it has this head dimension. Nothing is written before."""
+    if q.shape[-1] in PAGED_HEAD_DIMS:
+        return
+    short = count_short_queries(q.shape[-2], k_cache.shape[-2], q.shape[-1], 1)
+    if not (type(longest) is int and 0 < longest <= short):
+        raise NotImplementedError(
+            f"page_table, cu_seqlens_q: a head dimension other than {', '.join(map(str, PAGED_HEAD_DIMS))} needs a max_seqlen_q from 1 to "
+            f"{short}, is {longest!r:.40}, q has shape {tuple(q.shape)}"
+        )
 
 
 def _check_new(k: Any, v: Any, starts: Any) -> None:
@@ -159,8 +168,8 @@ def _check_before_append(q: torch.Tensor, caches: Tensors, cu_seqlens_q: torch.T
     """Return the number of sequences. Refuse what the prefill refuses, before anything is written."""
     if q.dim() != RANK - (cu_seqlens_q is not None):
         raise ValueError(f"q: must have {RANK - (cu_seqlens_q is not None)} dimensions, has {q.dim()}")
-    if q.shape[-1] % HEAD_DIM_STEP or q.shape[-1] > max(HEAD_DIMS):
-        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[-1]}")
+    if not is_head_dim(q.shape[-1], q):
+        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {MAX_HEAD_DIM}, is {q.shape[-1]}")
     for name, cache in zip(("k_cache", "v_cache"), caches, strict=True):
         _check(name, cache, q, (*caches[0].shape[:-1], q.shape[-1]))
     return q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
@@ -250,8 +259,8 @@ def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor)
         _check_rank(name, tensor)
     for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
         _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:3], q.shape[3]))
-    if q.shape[3] % HEAD_DIM_STEP or q.shape[3] > max(HEAD_DIMS):  # before anything is written to the cache
-        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[3]}")
+    if not is_head_dim(q.shape[3], q):  # before anything is written to the cache
+        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {MAX_HEAD_DIM}, is {q.shape[3]}")
 
 
 def _check_rank(name: str, tensor: torch.Tensor) -> None:
@@ -272,7 +281,7 @@ def _prefill_varlen(
     """Treat a contiguous cache as packed sequences, each with its own length."""
     batch, queries, _, head_dim = q.shape
     adjacent = all(cache.stride(0) == cache.shape[1] * cache.stride(1) for cache in (k_cache, v_cache))
-    if not adjacent and head_dim in HEAD_DIMS:
+    if not adjacent and head_dim in PAGED_HEAD_DIMS:
         return _attend_to_pages((q, k_cache, v_cache), lengths, None, None, None, **options)
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if cache.stride(0) != cache.shape[1] * cache.stride(1):

@@ -34,7 +34,7 @@ from flashcore._tensors import (
 
 RANK = 4
 MAX_QUERIES = 16
-HEAD_DIMS = (64, 128, 256)
+HEAD_DIM_STEP, FP8_HEAD_DIM_STEP, MAX_HEAD_DIM = 8, 16, 256
 MAX_INT32 = 2**31 - 1
 MIN_TMA_PAGE = 16
 """Fewer keys, and numbers that are not a power of two, are copied key by key."""
@@ -123,7 +123,8 @@ def decode(
     """Compute softmax(scale * q @ K^T) @ V over caches, on the current stream of ``q``'s device.
 
     Args:
-        q: Queries (batch, 1 to 16, heads, d), float16, bfloat16, or over E4M3 caches also E4M3, d 64, 128 or 256.
+        q: Queries (batch, 1 to 16, heads, d), float16, bfloat16, or over E4M3 caches also E4M3. d is a multiple
+            of 8 up to 256, over E4M3 caches of 16.
         k: Cache of keys (batch, capacity, kv heads, d), or with ``page_table`` (pages, page size, kv heads, d). Of the query's
             type, or E4M3 (float8_e4m3fn, or the same bytes as uint8).
         v: Cache of values, like ``k``.
@@ -243,10 +244,8 @@ def _check_tensors(tensors: Tensors) -> int:
     q, k, v, k_new, v_new, out, lengths, page_table, *_, lse = tensors
     batch, sq, heads, head_dim = q.shape
     outer, rows, kv_heads, _ = k.shape
-    if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:
-        raise ValueError(
-            f"q: must be (batch, 1 to {MAX_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
-        )
+    if not 1 <= sq <= MAX_QUERIES or not is_head_dim(head_dim, k):
+        raise ValueError(f"q: must be (batch, 1 to {MAX_QUERIES}, heads, {describe_head_dims(k)}), is {tuple(q.shape)}")
     if (k_new is None) != (v_new is None):
         raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing. Pass both new keys and new values")
     if page_table is not None and is_gathered(rows):
@@ -269,6 +268,18 @@ def _check_tensors(tensors: Tensors) -> int:
     if page_table is not None:
         check_table(page_table, q, batch)
     return new
+
+
+def is_head_dim(head_dim: int, cache: torch.Tensor) -> bool:
+    """Return whether decode takes it over such a cache. Its rows are loaded in units of 16 bytes."""
+    step = FP8_HEAD_DIM_STEP if cache.dtype in FP8_STORAGE else HEAD_DIM_STEP
+    return 0 < head_dim <= MAX_HEAD_DIM and head_dim % step == 0
+
+
+def describe_head_dims(cache: torch.Tensor) -> str:
+    """Describe the head dimensions of ``is_head_dim``."""
+    step = FP8_HEAD_DIM_STEP if cache.dtype in FP8_STORAGE else HEAD_DIM_STEP
+    return f"a multiple of {step} up to {MAX_HEAD_DIM}"
 
 
 def is_gathered(page: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from flashcore._decode import HEAD_DIMS, MAX_QUERIES, Arguments, set_workspace_bytes
+from flashcore._decode import MAX_QUERIES, Arguments, describe_head_dims, is_head_dim, set_workspace_bytes
 from flashcore._launch import Entry, Launch, Tensors, make_launch
 from flashcore._local import make_limits, set_limits
 from flashcore._tensors import (
@@ -33,8 +33,8 @@ from flashcore._tensors import (
 RANK = 3
 CACHE_RANK = 4
 ROWS, HEADS = 0, 1  # dimensions of the query
-MAX_ROWS = {64: 128, 128: 128, 256: 64}
-"""Most query rows of a KV head, by head dimension: 16 for each consumer warp (kernel/variants.toml)."""
+MAX_ROWS, MAX_ROWS_WIDE, WIDE = 128, 64, 128
+"""Most query rows of a KV head, and of one whose head dimension is above the last number: 16 for each consumer warp."""
 
 
 def decode_varlen(
@@ -63,7 +63,7 @@ def decode_varlen(
 
     ``q`` is (all queries, heads, d). Sequence i has rows ``cu_seqlens_q[i]`` to ``cu_seqlens_q[i + 1]``, or the first ``seqused_q[i]`` of
     them, int32 on the device. Rows of other sequences keep their content. ``k``, ``v``, ``lengths`` and ``page_table`` are those of ``decode``.
-    Pages may hold any number of keys. ``max_queries`` times the heads per KV head is at most 128, for d = 256 at most 64. The log-sum-exp is (heads, all queries).
+    Pages may hold any number of keys. ``max_queries`` times the heads per KV head is at most 128, for d above 128 at most 64. The log-sum-exp is (heads, all queries).
     """
     scales = (None, None, None)
     tensors = (q, k, v, None, None, out, cu_seqlens_q, seqused_q, lengths, page_table, *scales, sinks, loaded_tiles, lse)
@@ -75,9 +75,9 @@ def decode_varlen(
 
 def count_short_queries(heads: int, kv_heads: int, head_dim: int, page: int) -> int:
     """Return the largest ``max_queries`` for this shape, 0 if ``decode_varlen`` cannot serve it."""
-    if head_dim not in MAX_ROWS or page < 1 or not kv_heads or not heads or heads % kv_heads:
+    if page < 1 or not kv_heads or not heads or heads % kv_heads:
         return 0
-    return min(MAX_QUERIES, MAX_ROWS[head_dim] * kv_heads // heads)
+    return min(MAX_QUERIES, (MAX_ROWS_WIDE if head_dim > WIDE else MAX_ROWS) * kv_heads // heads)
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
@@ -147,8 +147,8 @@ def _check_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Te
         check_like_query(tensor, q, name)
         check_rank(tensor, rank, name)
     head_dim = q.shape[-1]
-    if not q.shape[ROWS] or head_dim not in HEAD_DIMS:
-        raise ValueError(f"q: must be (at least 1 row, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}")
+    if not q.shape[ROWS] or not is_head_dim(head_dim, q):
+        raise ValueError(f"q: must be (at least 1 row, heads, {describe_head_dims(q)}), is {tuple(q.shape)}")
     for name, tensor, shape in (("k", k, (*k.shape[:-1], head_dim)), ("v", v, k.shape), ("out", out, q.shape)):
         if tensor is not None and tuple(tensor.shape) != tuple(shape):
             raise ValueError(f"{name}: must have shape {tuple(shape)}, is {tuple(tensor.shape)}")

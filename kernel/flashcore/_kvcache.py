@@ -55,7 +55,7 @@ def flash_attn_with_kvcache(
     """Compute ``decode`` with FlashAttention-3's signature.
 
     ``scheduler_metadata`` is ignored. ``k`` and ``v`` are appended to the caches at ``cache_seqlens``, after ``rotary_cos`` and ``rotary_sin``
-    have turned ``q`` and ``k``. More than 16 queries, other head dimensions, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
+    have turned ``q`` and ``k``. More than 16 queries, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
     The result is the output, or (output, log-sum-exp).
     """
     if (

@@ -66,7 +66,7 @@ OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
 CHOICES = {
     "dtype": ("fp16", "bf16", "e4m3"),
     "cache": ("", "e4m3"),
-    "d": (64, 128, 256),
+    "d": sequences.HEAD_DIMS,
     "page": range(MAX_PAGE + 1),
     "sq": range(1, sequences.MAX_DRAWN + 1),
     "packed": range(17),

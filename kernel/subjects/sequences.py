@@ -8,6 +8,7 @@ from typing import Any
 
 MAX_QUERIES = 16
 MIN_TMA_PAGE = 16
+HEAD_DIMS, KERNEL_HEAD_DIMS, FP8_STEP = range(8, 257, 8), (64, 128, 256), 16
 MAX_DRAWN = 64  # queries of a sequence that is left out
 ROW_TILE, WARPGROUP_ROWS, MAX_WARPGROUP_HEAD_DIM = 16, 64, 128  # of decode/config.h
 
@@ -40,6 +41,8 @@ def check(p: Mapping[str, Any]) -> None:
         raise ValueError(f"vary: needs defaults of packed, new and flash, is {p['vary']!r}")
     if p["dtype"] == "e4m3" and not p["cache"]:
         raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
+    if p["cache"] and p["d"] % FP8_STEP:
+        raise ValueError(f"d: must be a multiple of {FP8_STEP} over caches of E4M3, is {p['d']}")
 
 
 def fills_warpgroup(p: Mapping[str, Any]) -> bool:
@@ -62,7 +65,8 @@ def name_entry(p: Mapping[str, Any], *, is_local: bool) -> str:
         kind += "warpgroup_" if fills_warpgroup(p) else "ragged_"
     elif p["deterministic"] and not (kind or p["splits"] or p["cache"]):
         kind = "deterministic_"
-    return f"flashcore_decode_{kind}d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
+    head_dim = min(size for size in KERNEL_HEAD_DIMS if size >= p["d"])
+    return f"flashcore_decode_{kind}d{head_dim}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 
 def count_queries(p: Mapping[str, Any]) -> list[int]:
