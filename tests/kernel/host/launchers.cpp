@@ -384,7 +384,10 @@ int main() {
     check_call("gather", flashcore_decode, gather(), [](auto& args) { args.k.batch_stride = int64_t{1} << 39; });
     check_call("gather", flashcore_decode, gather(), [](auto& args) { args.v.data = memory + 8; });
     check_call("gather", flashcore_decode, gather(), [](auto& args) { args.pages = 0; });
-    check_call("gather", flashcore_decode, gather(), [](auto& args) { args.head_dim = 96; });
+    for (const int head_dim : {40, 36, 96, 264}) {
+        check_call("gather", flashcore_decode, gather(), [&](auto& args) { args.head_dim = head_dim; });
+    }
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.head_dim = 40, args.cache_dtype = 2; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cu_seqlens_q = nullptr; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });

@@ -83,7 +83,11 @@ gather 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40,
 gather 1 k: the page stride must be a multiple of 16 bytes from 0 to below 2^40, but is 1099511627776 bytes
 gather 1 v: must be aligned to 16 bytes, but is 8 bytes past a multiple
 gather 1 pages: must be from 1 to 1073741824, but is 0
-gather 1 head_dim: must be 64, 128 or 256, but is 96
+gather 0
+gather 1 head_dim: must be a multiple of 8 up to 256, but is 36
+gather 1 head_dim: no kernel of this build takes 96
+gather 1 head_dim: must be a multiple of 8 up to 256, but is 264
+decode 1 head_dim: must be a multiple of 16 up to 256 over caches of E4M3, but is 40
 ragged 1 cu_seqlens_q: must not be a null pointer
 ragged 1 total_q: must be from 0 to 1073741824, but is -1
 ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
@@ -154,7 +158,7 @@ packed 1 out: the sequence stride must be a multiple of 16 bytes from 0 to below
 packed -1 arguments: must not be a null pointer
 packed -1 head_dim: must be 64, 128 or 256 for E4M3, but is 72
 packed 131328
-launched 58
+launched 59
 """
 WORKSPACES = """\
 varlen -1 arguments: must not be a null pointer
@@ -189,7 +193,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n" + COMBINED
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 40\n" + REFUSED_BY_E4M3 + "launched 50\n"
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 41\n" + REFUSED_BY_E4M3 + "launched 51\n"
     expected += REFUSED_BY_PACKED + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()

@@ -163,8 +163,8 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^v: must be a tensor of at most 4 dimensions, has 5$", make_cache(v=torch.empty(1, 3, CAPACITY, KV_HEADS, D))),
     (r"^page_table: must be a tensor of at most 4 dimensions, is list$", make_cache(page_table=[1, 2])),
     (r"^q: must have 4 dimensions, has 3", make_cache(q=torch.empty(3, HEADS, D))),
-    (r"^q: must be \(batch, 1 to 16, heads, one of 64, 128, 256\), is \(3, 17", make_cache(q=torch.empty(3, 17, HEADS, D))),
-    (r"^q: must be \(batch, 1 to 16", make_cache(q=torch.empty(3, 1, HEADS, 96))),
+    (r"^q: must be \(batch, 1 to 16, heads, a multiple of 8 up to 256\), is \(3, 17", make_cache(q=torch.empty(3, 17, HEADS, D))),
+    (r"^q: must be \(batch, 1 to 16", make_cache(q=torch.empty(3, 1, HEADS, 100))),
     (r"^q: must be on the CUDA device of q, is on", make_cache(q=torch.empty(3, 1, HEADS, D, device=torch.Device("cpu")))),
     (r"^q: must be float16 or bfloat16", make_cache(q=torch.empty(3, 1, HEADS, D, dtype=torch.float32))),
     (

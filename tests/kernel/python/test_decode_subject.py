@@ -81,7 +81,7 @@ def test_length_distributions() -> None:
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 96}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 1025}, "page"),
+        ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 100}, "d"), ({"d": 24, "cache": "e4m3"}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 1025}, "page"),
         ({"page": 8}, "page"),
         ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
         ({"packed": 17}, "packed"), ({"packed": 2, "new": 1}, "packed"), ({"packed": 2, "flash": True}, "packed"),

@@ -39,6 +39,7 @@ SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
 NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
 SHARED_ROWS = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
+MANY_96 = torch.empty(3, 17, 4, 96)
 APART_96 = torch.Tensor((3, 100, 2, 96), (30_000, 192, 96, 1))
 TABLE, STARTS = torch.empty(3, 5, dtype=torch.int32), torch.empty(4, dtype=torch.int32)
 HINTS = {"pack_gqa": True, "deterministic": True}
@@ -215,20 +216,6 @@ def test_many_queries_over_one_length_are_a_prefill(bindings: Any, lengths: Any,
     assert (name, call.sk, call.k.batch_stride) == ("flashcore_attention_forward", keys, 100 * 2 * 64)
 
 
-@pytest.mark.parametrize(("queries", "d"), [(1, 96), (16, 8), (4, 192)])
-def test_other_head_dimensions_over_a_cache_are_a_prefill(bindings: Any, queries: int, d: int) -> None:
-    q, cache, new = torch.empty(3, queries, 4, d), torch.empty(3, 100, 2, d), torch.empty(3, 5, 2, d)
-    lengths = torch.empty(3, dtype=torch.int32)
-    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, causal=True)
-    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, new, new, cache_seqlens=40, causal=True)
-    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, cache_seqlens=lengths, causal=True)
-    names = [name for name, _ in bindings.kernels.calls]
-    assert names == ["flashcore_attention_forward"] * 2 + ["flashcore_attention_varlen"]
-    assert [call.sk for _, call in bindings.kernels.calls[:2]] == [100, 45]
-    assert (slice(40, 45), new) in cache.written
-    assert {call.head_dim for _, call in bindings.kernels.calls} == {d}
-
-
 def test_many_queries_append_in_place_before_the_prefill(bindings: Any) -> None:
     new = torch.empty(3, 20, 2, 64)
     arguments = make_arguments("flash_attn_with_kvcache", queries=20, k=new, v=new, cache_seqlens=40)
@@ -267,16 +254,11 @@ def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any)
         (ValueError, r"^k_cache: elements share memory", 20, {**NEW, "k_cache": SHARED_ROWS, "cache_seqlens": 40}),
         (ValueError, r"^q: the head dimension must be a multiple of 8 up to 256, is 36$", 1, with_head_dim(36, **NEW_36)),
         (ValueError, r"^q: the head dimension .* is 264$", 1, with_head_dim(264)),
-        (ValueError, r"^k_cache: must be .* \(3, 100, 2, 96\) like q, is .* 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
-        (
-            NotImplementedError,
-            r"^page_table, cu_seqlens_q: need a head dimension of 64, 128, 256, q has shape \(3, 1, 4, 96\)",
-            1,
-            with_head_dim(96, page_table=torch.empty(3, 5, dtype=torch.int32)),
-        ),
+        (ValueError, r"^k_cache: must be .* \(3, 100, 2, 96\) like q, is .* 64\)$", 17, {"q": torch.empty(3, 17, 4, 96)}),
+        (ValueError, r"^k: must have shape \(3, 100, 2, 96\), is \(3, 100, 2, 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
         (ValueError, r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100", 17, {**FOUR, "cu_seqlens_q": STARTS}),
         (ValueError, r"^q: must have 3 dimensions \(rows", 17, {"cu_seqlens_q": STARTS}),
-        (NotImplementedError, r"^k_cache: ", 1, with_head_dim(96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS)),
+        (NotImplementedError, r"^k_cache: ", 17, with_head_dim(96, q=MANY_96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS)),
     ],
 )
 def test_unsupported_caches_are_named_in_one_line(

@@ -96,7 +96,7 @@ def test_equal_queries_over_pages_of_any_size_are_a_decode(bindings: Any, page: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"q": torch.empty(50, 4, 96)}, r"^q: must be \(at least 1 row, heads, one of 64, 128, 256\)"),
+        ({"q": torch.empty(50, 4, 36)}, r"^q: must be \(at least 1 row, heads, a multiple of 8 up to 256\), is \(50, 4, 36\)$"),
         ({"q": torch.empty(3, 50, 4, 64)}, "^q: must have 3 dimensions"),
         ({"k": torch.empty(40, 16, 2, 128)}, r"^k: must have shape \(40, 16, 2, 64\)"),
         ({"v": torch.empty(40, 16, 1, 64)}, r"^v: must have shape \(40, 16, 2, 64\)"),
