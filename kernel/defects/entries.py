@@ -21,6 +21,8 @@ ENTRIES = {
     "packed-mask-of-the-longest": "flashcore_decode_ragged_d128_fp16",
     "packed-keys-twice": "flashcore_decode_ragged_d128_fp16",
     "packed-values-kept": "flashcore_decode_warpgroup_d128_fp16",
+    "columns-stored-past-the-head": "flashcore_decode_d128_fp16",
+    "columns-of-the-first": "flashcore_decode_d128_fp16",
     "segments-folded-by-cta": "flashcore_decode_deterministic_d128_fp16",
     "segment-left-out": "flashcore_decode_deterministic_d128_fp16",
     "window-off-by-one": "flashcore_attention_local_d64_fp16",
