@@ -8,9 +8,9 @@ import torch
 
 from flashcore._append import append
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, FP8_HEAD_DIM_STEP, HEAD_DIM_STEP, MAX_HEAD_DIM, MAX_INT32, MAX_QUERIES, is_gathered, is_head_dim, launch_decode
+from flashcore._decode import CHECK, MAX_INT32, MAX_QUERIES, is_gathered, launch_decode
 from flashcore._decode_varlen import count_short_queries, decode_varlen
-from flashcore._fp8 import FP8_STORAGE
+from flashcore._fp8 import FP8_HEAD_DIM_STEP, FP8_STORAGE, HEAD_DIM_STEP, MAX_HEAD_DIM, is_head_dim
 from flashcore._launch import Tensors
 from flashcore._local import NOTHING, Local
 from flashcore._packed import attend_behind_padding, make_starts, unpack
@@ -46,7 +46,9 @@ def attend_to_cache(
     q, k_cache, v_cache, k, v = tensors
     try:
         _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or not is_head_dim(head_dim, k_cache) or (queries > 0 and _needs_packing(k_cache, page_table))
+        is_prefill = (
+            queries > MAX_QUERIES or not is_head_dim(head_dim, k_cache) or (queries > 0 and _needs_packing(k_cache, page_table))
+        )
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if not is_prefill and cu_seqlens_q is None and new_starts is None and padding is None:

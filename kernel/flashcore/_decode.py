@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from flashcore import _library
-from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type
+from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type, describe_head_dims, is_head_dim
 from flashcore._launch import MISSING, Entry, Launch, Tensors, make_launch
 from flashcore._local import NO_LIMITS, Structure, make_limits, set_limits
 from flashcore._tensors import (
@@ -34,7 +34,6 @@ from flashcore._tensors import (
 
 RANK = 4
 MAX_QUERIES = 16
-HEAD_DIM_STEP, FP8_HEAD_DIM_STEP, MAX_HEAD_DIM = 8, 16, 256
 MAX_INT32 = 2**31 - 1
 MIN_TMA_PAGE = 16
 """Fewer keys, and numbers that are not a power of two, are copied key by key."""
@@ -268,18 +267,6 @@ def _check_tensors(tensors: Tensors) -> int:
     if page_table is not None:
         check_table(page_table, q, batch)
     return new
-
-
-def is_head_dim(head_dim: int, cache: torch.Tensor) -> bool:
-    """Return whether decode takes it over such a cache. Its rows are loaded in units of 16 bytes."""
-    step = FP8_HEAD_DIM_STEP if cache.dtype in FP8_STORAGE else HEAD_DIM_STEP
-    return 0 < head_dim <= MAX_HEAD_DIM and head_dim % step == 0
-
-
-def describe_head_dims(cache: torch.Tensor) -> str:
-    """Describe the head dimensions of ``is_head_dim``."""
-    step = FP8_HEAD_DIM_STEP if cache.dtype in FP8_STORAGE else HEAD_DIM_STEP
-    return f"a multiple of {step} up to {MAX_HEAD_DIM}"
 
 
 def is_gathered(page: int) -> bool:

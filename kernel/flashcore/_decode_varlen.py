@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from flashcore._decode import MAX_QUERIES, Arguments, describe_head_dims, is_head_dim, set_workspace_bytes
+from flashcore._decode import MAX_QUERIES, Arguments, set_workspace_bytes
+from flashcore._fp8 import describe_head_dims, is_head_dim
 from flashcore._launch import Entry, Launch, Tensors, make_launch
 from flashcore._local import make_limits, set_limits
 from flashcore._tensors import (

@@ -12,6 +12,8 @@ FP8_STORAGE = (torch.float8_e4m3fn, BYTE)
 CODES = {**DTYPES, BYTE: 2}
 OUT, SCALES = 5, slice(8, 11)
 """Positions in the tensors of a call."""
+HEAD_DIM_STEP, FP8_HEAD_DIM_STEP, MAX_HEAD_DIM = 8, 16, 256
+"""Rows of a cache are loaded in units of 16 bytes."""
 
 
 def as_bytes(tensors: Tensors) -> Tensors:
@@ -58,3 +60,17 @@ def check_scale(scale: torch.Tensor, query: torch.Tensor, name: str, shape: tupl
     check_device(scale, query, name)
     if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
         raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")
+
+
+def is_head_dim(head_dim: int, cache: torch.Tensor) -> bool:
+    """Return whether decode takes it over such a cache."""
+    return 0 < head_dim <= MAX_HEAD_DIM and head_dim % _get_step(cache) == 0
+
+
+def describe_head_dims(cache: torch.Tensor) -> str:
+    """Describe what ``is_head_dim`` takes."""
+    return f"a multiple of {_get_step(cache)} up to {MAX_HEAD_DIM}"
+
+
+def _get_step(cache: torch.Tensor) -> int:
+    return FP8_HEAD_DIM_STEP if cache.dtype in FP8_STORAGE else HEAD_DIM_STEP

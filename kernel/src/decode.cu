@@ -167,7 +167,8 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
         const TensorShape shape{
             name,
             operand.data,
-            {apart ? args.head_dim : std::min(columns, args.head_dim), args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads, params.cache.pages},
+            {apart ? args.head_dim : std::min(columns, args.head_dim), args.page_size > 0 ? args.page_size : capacity(args), blocks,
+             args.kv_heads, params.cache.pages},
             {operand.sequence_stride * bytes, columns * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
             {static_cast<uint32_t>(columns), 1u << params.box_shift, apart ? 1 : static_cast<uint32_t>(atom_columns(config)),
              static_cast<uint32_t>(params.rows.heads), 1},

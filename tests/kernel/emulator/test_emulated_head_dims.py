@@ -63,8 +63,12 @@ def test_values(tmp_path: Path, name: str, cases: tuple[Case, ...]) -> None:
             case.run(library)
 
 
-@pytest.mark.parametrize(("kernel", "header", "old", "new", "message"), DEFECTS, ids=lambda value: "" if isinstance(value, tuple) else value[:30])
-def test_a_planted_defect_is_found(tmp_path: Path, kernel: tuple[str, Case], header: str, old: str, new: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "header", "old", "new", "message"), DEFECTS, ids=lambda value: "" if isinstance(value, tuple) else value[:30]
+)
+def test_a_planted_defect_is_found(
+    tmp_path: Path, kernel: tuple[str, Case], header: str, old: str, new: str, message: str
+) -> None:
     name, case = kernel
     library = load(tmp_path, name, (header, old, new))
     library.configure(seed=5, late=False)

@@ -118,7 +118,10 @@ def test_caches_of_e4m3(dtype: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("d", D)
-@pytest.mark.parametrize("params", [{}, {"page": 16, "deterministic": True}, {"page": 2, "packed": 4, "sq": 17}, {"page": 16, "packed": 4, "sq": 17, "h": 16}])
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"page": 16, "deterministic": True}, {"page": 2, "packed": 4, "sq": 17}, {"page": 16, "packed": 4, "sq": 17, "h": 16}],
+)
 def test_memory_between_heads_is_neither_read_nor_written(params: dict[str, Any], d: int) -> None:
     inputs = make_inputs(**params, d=d)
     plain = run(inputs, d)

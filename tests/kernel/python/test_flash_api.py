@@ -258,7 +258,12 @@ def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any)
         (ValueError, r"^k: must have shape \(3, 100, 2, 96\), is \(3, 100, 2, 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
         (ValueError, r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100", 17, {**FOUR, "cu_seqlens_q": STARTS}),
         (ValueError, r"^q: must have 3 dimensions \(rows", 17, {"cu_seqlens_q": STARTS}),
-        (NotImplementedError, r"^k_cache: ", 17, with_head_dim(96, q=MANY_96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS)),
+        (
+            NotImplementedError,
+            r"^k_cache: ",
+            17,
+            with_head_dim(96, q=MANY_96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS),
+        ),
     ],
 )
 def test_unsupported_caches_are_named_in_one_line(

@@ -49,11 +49,18 @@ def test_many_queries_of_other_head_dimensions_over_a_cache_are_a_prefill(bindin
     [
         (torch.empty(3, 17, 4, 96), 100, {"page_table": TABLE}, r"from 1 to 16, is 17, q has shape \(3, 17, 4, 96\)"),
         (torch.empty(9, 32, 192), 100, {"cu_seqlens_q": STARTS}, r"from 1 to 4, is None, q has shape \(9, 32, 192\)"),
-        (torch.empty(9, 32, 192), 8, {"cu_seqlens_q": STARTS, "page_table": TABLE, "max_seqlen_q": 5}, "from 1 to 4, is 5, q has shape"),
+        (
+            torch.empty(9, 32, 192),
+            8,
+            {"cu_seqlens_q": STARTS, "page_table": TABLE, "max_seqlen_q": 5},
+            "from 1 to 4, is 5, q has shape",
+        ),
         (torch.empty(3, 9, 32, 80), 8, {"page_table": TABLE}, r"from 1 to 8, is 9, q has shape \(3, 9, 32, 80\)"),
     ],
 )
-def test_many_queries_over_pages_are_refused_before_an_append(bindings: Any, q: Any, page: int, options: Any, expected: str) -> None:
+def test_many_queries_over_pages_are_refused_before_an_append(
+    bindings: Any, q: Any, page: int, options: Any, expected: str
+) -> None:
     cache, new = torch.empty(3, page, 2, q.shape[-1]), torch.empty(3, 5, 2, q.shape[-1])
     message = rf"^page_table, cu_seqlens_q: a head dimension other than 64, 128, 256 needs a max_seqlen_q {expected}"
     with pytest.raises(NotImplementedError, match=message):
@@ -68,7 +75,9 @@ def test_caches_of_e4m3_take_multiples_of_16(bindings: Any, d: int) -> None:
     ((name, call),) = bindings.kernels.calls
     assert (name, call.head_dim, call.cache_dtype) == ("flashcore_decode", d, 2)
     other = torch.empty((3, 64, 2, d - 8), dtype=torch.float8_e4m3fn)
-    with pytest.raises(NotImplementedError, match="^k_cache: a cache of E4M3 needs up to 16 queries .* that is a multiple of 16 up to 256"):
+    with pytest.raises(
+        NotImplementedError, match=r"^k_cache: a cache of E4M3 needs up to 16 queries .* that is a multiple of 16 up to 256"
+    ):
         bindings.flashcore.flash_attn_with_kvcache(torch.empty(3, 1, 4, d - 8), other, other)
     with pytest.raises(ValueError, match=r"^q: must be \(batch, 1 to 16, heads, a multiple of 16 up to 256\)"):
         bindings.flashcore.decode(torch.empty(3, 1, 4, d - 8), other, other)
