@@ -155,20 +155,18 @@ Status check_caches(const Arguments& args) {
     return cache("v", args.v);
 }
 
-// Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile. TMA fills what is beyond
-// the head dimension with zeros.
+// Columns of swizzle atoms and heads are separate dimensions: a box holds all heads of a work tile, with zeros beyond head_dim.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
-    const int64_t bytes = cache_bytes(config);
-    const int64_t columns = atom_elements(config);
+    const int64_t bytes = cache_bytes(config), columns = atom_elements(config);
+    const int64_t keys = args.page_size > 0 ? args.page_size : capacity(args);
     const bool apart = config.warpgroup || ends_inside_column(atom_columns(config), atom_elements(config), params.head_dim);
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
         const int64_t blocks = apart ? 1 : (args.head_dim + columns - 1) / columns;
         const TensorShape shape{
             name,
             operand.data,
-            {apart ? args.head_dim : std::min(columns, args.head_dim), args.page_size > 0 ? args.page_size : capacity(args), blocks,
-             args.kv_heads, params.cache.pages},
+            {apart ? args.head_dim : std::min(columns, args.head_dim), keys, blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * bytes, columns * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
             {static_cast<uint32_t>(columns), 1u << params.box_shift, apart ? 1 : static_cast<uint32_t>(atom_columns(config)),
              static_cast<uint32_t>(params.rows.heads), 1},

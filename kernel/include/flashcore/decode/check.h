@@ -83,9 +83,9 @@ inline int64_t kernel_head_dim(int64_t head_dim) { return head_dim <= 64 ? 64 : 
 inline Status check_head_dim(const Arguments& args) {
     const int64_t step = kTensorAlignment / bytes_of(cache_type(args));
     if (args.head_dim > 0 && args.head_dim % step == 0 && args.head_dim <= kMaxHeadDim) return Status::kOk;
-    return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %lld up to %lld%s, but is %lld", static_cast<long long>(step),
-                static_cast<long long>(kMaxHeadDim), has_fp8_cache(args) ? " over caches of E4M3" : "",
-                static_cast<long long>(args.head_dim));
+    return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %lld up to %lld%s, but is %lld",
+                static_cast<long long>(step), static_cast<long long>(kMaxHeadDim),
+                has_fp8_cache(args) ? " over caches of E4M3" : "", static_cast<long long>(args.head_dim));
 }
 
 inline Status check_numbers(const Arguments& args) {

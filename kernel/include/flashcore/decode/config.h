@@ -60,7 +60,7 @@ FLASHCORE_HOST_DEVICE constexpr int atom_elements(const Config& config) {
     return config.head_dim < 128 / cache_bytes(config) ? config.head_dim : 128 / cache_bytes(config);
 }
 FLASHCORE_HOST_DEVICE constexpr int atom_columns(const Config& config) { return config.head_dim / atom_elements(config); }
-// Whether a head dimension ends inside one of several columns. Then each is a box of its own, which TMA can fill with zeros from there on.
+// Whether a head dimension ends inside one of several columns. Then each is a box of its own, which TMA fills up with zeros.
 FLASHCORE_HOST_DEVICE constexpr bool ends_inside_column(int columns, int elements, int head_dim) {
     return columns > 1 && head_dim % elements != 0;
 }
