@@ -235,6 +235,7 @@ private:
         const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum) * shared_.held[warp_].v_scale[rows_.head_of(row)];
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
+            if (column_of(i) >= params_.head_dim) continue;
             uint32_t pairs[kVectorColumns / 2];
 #pragma unroll
             for (int pair = 0; pair < kVectorColumns / 2; ++pair) {

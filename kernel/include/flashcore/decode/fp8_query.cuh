@@ -31,8 +31,9 @@ struct Fp8Rows {
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
             const int four = k_step * (kFp8UnitColumns / 4) + lane % sm90::kQuadLanes;
+            const bool inside = exists && k_step * kFp8UnitColumns < params.head_dim;
 #pragma unroll
-            for (int i = 0; i < kWords; ++i) query[half][k_step][i] = exists ? __ldg(words + kWords * four + i) : 0;
+            for (int i = 0; i < kWords; ++i) query[half][k_step][i] = inside ? __ldg(words + kWords * four + i) : 0;
         }
     }
 
