@@ -92,7 +92,7 @@ private:
     template <int kHalf>
     __device__ __forceinline__ void leave(const State& state) const {
         const float sums[kFp8LaneRows] = {column_sum(state.row_sum[kHalf][0]), column_sum(state.row_sum[kHalf][1])};
-        const int lane = __shfl_sync(sm90::kFullWarpMask, lane_, lane_);  // or the addresses take registers during both passes
+        const int lane = kConfig.head_dim <= 128 ? lane_ : __shfl_sync(sm90::kFullWarpMask, lane_, lane_);  // or D=256 spills addresses
         const int quad = lane / sm90::kQuadLanes;
         const int first_row = lane % sm90::kQuadLanes * kFp8LaneRows;  // among eight
         if (quad == 0) {
