@@ -14,7 +14,9 @@ import re
 import pytest
 
 HEADERS = pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/decode"
-QUERY, KEYS, MERGE = ((HEADERS / name).read_text(encoding="utf-8") for name in ("fp8_query.cuh", "fp8_consumer.cuh", "fp8_merge.cuh"))
+QUERY, KEYS, MERGE = (
+    (HEADERS / name).read_text(encoding="utf-8") for name in ("fp8_query.cuh", "fp8_consumer.cuh", "fp8_merge.cuh")
+)
 LANES, UNIT = range(32), 16
 
 
@@ -49,7 +51,9 @@ def test_even_and_odd_columns_of_the_values_come_back_in_order() -> None:
     assert "{output[r], output[2 + r]}" in MERGE  # the same rows of C, for query row 2q + r
     for lane in LANES:
         n = lane // 4
-        words = [(rows + key, 2 * n + column) for rows in (0, 8) for key in (0, 1) for column in (0, 1)]  # bytes of two words, q = 0
+        words = [
+            (rows + key, 2 * n + column) for rows in (0, 8) for key in (0, 1) for column in (0, 1)
+        ]  # bytes of two words, q = 0
         stored = []
         for selector in selectors.groups():
             chosen = [words[int(digit, 16)] for digit in reversed(selector)]
