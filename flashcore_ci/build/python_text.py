@@ -5,6 +5,7 @@ Python's own tokenizer is not used, because its tokens differ between versions.
 
 from __future__ import annotations
 
+import ast
 import re
 
 from flashcore_ci.build.text_cache import cached
@@ -41,6 +42,8 @@ _SEES_LINES = re.compile(
     r"|\b(?:inspect|linecache|traceback|tokenize|tracemalloc|warnings|logging|monitoring|faulthandler)\b"
 )
 
+_SEES_DOCSTRINGS = re.compile(r"__doc__|getdoc|pydoc|doctest|co_consts")
+
 
 @cached
 def canonical(text: str) -> str:
@@ -74,6 +77,27 @@ def find_problem(text: str) -> tuple[int, str] | None:
 def sees_lines(text: str) -> bool:
     """Tell whether this code may look at line numbers or at source. Then comments count."""
     return _SEES_LINES.search(text) is not None
+
+
+def sees_docstrings(code: str) -> bool:
+    """Tell whether code, as from ``code_of``, may look at docstrings or comments."""
+    return _SEES_DOCSTRINGS.search(code) is not None or sees_lines(code)
+
+
+def code_of(text: str) -> str | None:
+    """Return the code without comments and docstrings, with strings joined and escapes resolved. None if Python cannot read it."""
+    try:
+        return ast.unparse(_WithoutTexts().visit(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class _WithoutTexts(ast.NodeTransformer):
+    """Removes strings that are statements: docstrings, and those that Python discards."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return ast.Pass() if is_text else self.generic_visit(node)
 
 
 def _problem_of(match: re.Match[str], text: str) -> str:

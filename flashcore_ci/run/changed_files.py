@@ -79,8 +79,16 @@ def covered_by(plan: Plan, builds: Collection[BuildEvidence], root: Sources) -> 
 
 
 def reads_documentation(covered: Covered, root: Sources) -> bool:
-    """Tell whether code, and not a comment, names a suffix of documentation: then such a file may be an input."""
-    texts = [python_text.canonical(root.text(path)) for path in covered.bindings | covered.questions]
+    """Tell whether code, and not a comment or docstring, names a suffix of documentation: then such a file may be an input.
+
+    Docstrings and comments count where code may look at them. Python that cannot be read counts.
+    """
+    python = [root.text(path) for path in covered.bindings | covered.questions]
+    codes = [python_text.code_of(text) for text in python]
+    texts = [code for code in codes if code is not None]
+    if len(texts) < len(codes):
+        return True
+    texts += python if any(map(python_text.sees_docstrings, texts)) else []
     texts += [str(tokens.canonical(root.text(path))) for path in covered.native]
     texts += [root.text(path) for path in covered.exact]
     return any(suffix in text for text in texts for suffix in DOCUMENTATION)

@@ -44,7 +44,27 @@ def test_documentation_that_code_names_is_an_input() -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_input"),
-    [('open("docs/page.md")', True), ("glob('*.md')", True), ("x = 1  # see page.md", False), ("x = 1", False)],
+    [
+        ('open("docs/page.md")', True),
+        ("glob('*.md')", True),
+        ("x = 1  # see page.md", False),
+        ("x = 1", False),
+        ('"""See page.md."""\nx = 1', False),
+        ('class A:\n    """See a.md."""\n    x = 1\n    "Or b.md."\n    def f(self):\n        "c.md"', False),
+        ('def f(page="page.md"):\n    """Read a page."""', True),
+        ('x = """page.md"""', True),
+        ('"""page.md"""\nopen(__doc__)', True),
+        ('"""page.md"""\nopen(vars()["__do" "c__"])', True),
+        ('"""page.md"""\nopen(vars()["\\x5f_doc__"])', True),
+        ('"""page.md"""\nimport inspect', True),
+        ("# page.md\nimport linecache", True),
+        ('open("page." "md")', True),
+        ('open("page\\x2emd")', True),
+        ('open(f"{page}.md")', True),
+        ('open(b"page.md")', True),
+        ("def broken(:", True),
+        ("x = '\0'", True),
+    ],
 )
 def test_code_that_names_documentation_is_seen(tmp_path: Path, text: str, is_input: bool) -> None:
     (tmp_path / "a.py").write_text(text)
@@ -52,6 +72,15 @@ def test_code_that_names_documentation_is_seen(tmp_path: Path, text: str, is_inp
     empty: frozenset[str] = frozenset()
     covered = Covered(native=frozenset({"a.cu"}), bindings=frozenset({"a.py"}), questions=empty, exact=empty)
     assert changed_files.reads_documentation(covered, Sources(tmp_path)) is is_input
+
+
+def test_docstrings_count_in_every_file_if_one_looks_at_them(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('"""page.md"""\n')
+    (tmp_path / "b.py").write_text("import a\n")
+    covered = Covered(native=frozenset(), bindings=frozenset({"a.py"}), questions=frozenset({"b.py"}), exact=frozenset())
+    assert not changed_files.reads_documentation(covered, Sources(tmp_path))
+    (tmp_path / "b.py").write_text("import a\nopen(a.__doc__)\n")
+    assert changed_files.reads_documentation(covered, Sources(tmp_path))
 
 
 def contents() -> dict[str, str]:
