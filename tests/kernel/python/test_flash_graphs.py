@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,3 +56,21 @@ def test_a_required_gradient_goes_to_the_operator(bindings: Any, name: str, monk
     arguments["k"] = torch.Tensor(arguments["k"].shape, arguments["k"].strides, requires_grad=True)
     assert getattr(bindings.flashcore, name)(**arguments, return_attn_probs=True) == ("out", "lse")
     assert len(called[0]) == 3 + len(sys.modules["flashcore.ops"].OPTIONAL_TENSORS) + 11
+
+
+REFUSED = {
+    **dict.fromkeys(("seqused_q", "seqused_k", "page_table", "q_descale", "k_descale", "v_descale", "sinks"), LENGTHS),
+    "attention_chunk": 8, "softcap": 15.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_backward_names_what_has_no_gradient(bindings: Any, name: str) -> None:
+    """tests/kernel/torch/test_refused_gradients.py asks the same of PyTorch's autograd."""
+    ops = importlib.import_module("flashcore.ops")
+    names = (*ops.OPTIONAL_TENSORS, *["max_seqlen_q"] * 8, "attention_chunk", "softcap", "sinks")
+    rest = tuple(REFUSED[name] if key == name else default for key, default in zip(names, ops._DEFAULTS, strict=True))
+    context = SimpleNamespace(save_for_backward=lambda *_: None, mark_non_differentiable=lambda _: None)
+    ops._setup_context(context, (KEYS, KEYS, KEYS, *rest), (KEYS, LENGTHS))
+    with pytest.raises(NotImplementedError, match=f"^{name}: FlashCore computes no gradient with it"):
+        ops._backward(context, KEYS, None)
