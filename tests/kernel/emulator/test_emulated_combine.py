@@ -173,3 +173,56 @@ def test_a_planted_defect_is_caught(tmp_path: Path, defect: str) -> None:
     except ViolationError:  # it reads what is not there
         return
     assert wrong > 1e-3
+
+
+def merge_with_sink(library: Library, holders: tuple[int, ...], sink: float, parts: list[list[tuple[float, list[float]]]]) -> Any:
+    """Merge splits of one row. ``holders`` are the splits whose log-sum-exp already has the sink. Return the output and its log-sum-exp."""
+    outputs: list[float] = []
+    sums: list[float] = []
+    for split, keys in enumerate(parts):
+        norm = sum(math.exp(score) for score, _ in keys) + (math.exp(sink) if split in holders else 0.0)
+        columns = zip(*(values for _, values in keys), strict=True) if keys else [()] * 64
+        weights = [math.exp(score) / norm for score, _ in keys]
+        outputs += [sum(map(mul, weights, column)) for column in columns]
+        sums.append(math.log(norm) if norm else -math.inf)
+    splits = len(parts)
+    partial, lse = (
+        library.tensor("partial", (splits, 64), outputs, "fp32"),
+        library.tensor("lse_partial", (splits,), sums, "fp32"),
+    )
+    out, total = library.empty("out", (64,), "fp32"), library.empty("lse", (1,), "fp32")
+    a = structure("FlashcoreCombineArguments")()
+    a.out_dtype, a.splits, a.head_dim, a.batch, a.sequence, a.heads = TYPES.index("fp32"), splits, 64, 1, 1, 1
+    a.partial.data, a.lse_partial.data, a.out.data, a.lse = partial.address, lse.address, out.address, total.address
+    a.partial_split_stride, a.lse_partial_split_stride = 64, 1
+    library.call("flashcore_combine", a)
+    result = list(out.values()), total.values()[0]
+    library.free()
+    return result
+
+
+def draw_keys(count: int) -> list[tuple[float, list[float]]]:
+    draws = random.Random(count)
+    return [(draws.gauss(0, 2), [draws.gauss(0, 1) for _ in range(64)]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("sink", [-20.0, 0.5, 12.0])
+@pytest.mark.parametrize("holder", [0, 2])
+def test_a_sink_that_one_split_holds_counts_once(library: Library, holder: int, sink: float) -> None:
+    library.configure()
+    keys = draw_keys(11)
+    out, lse = merge_with_sink(library, (holder,), sink, [keys[:4], keys[4:5], keys[5:]])
+    norm = math.exp(sink) + sum(math.exp(score) for score, _ in keys)
+    expected = [sum(math.exp(score) * values[i] for score, values in keys) / norm for i in range(64)]
+    assert max(abs(x - y) for x, y in zip(out, expected, strict=True)) <= LIMITS["fp32"]
+    assert lse == pytest.approx(math.log(norm), abs=2e-6)
+    twice, larger = merge_with_sink(library, (0, 2), sink, [keys[:4], keys[4:5], keys[5:]])
+    if sink > 0:  # a sink in two splits counts twice, which the values above tell apart
+        assert larger > lse + 1e-2
+        assert max(abs(x - y) for x, y in zip(twice, expected, strict=True)) > LIMITS["fp32"]
+
+
+def test_a_row_without_keys_keeps_the_sink_as_its_sum(library: Library) -> None:
+    library.configure()
+    out, lse = merge_with_sink(library, (1,), -3.25, [[], [], []])
+    assert (set(out), lse) == ({0.0}, pytest.approx(-3.25, abs=1e-6))
