@@ -33,6 +33,8 @@ KERNEL = Path(__file__).resolve().parent
 MOVED = re.compile(r"^(dl|pthread_|sem_|shm_)\w+$")
 MOVED_IN, OLDEST = "GLIBC_2.34", "GLIBC_2.2.5"
 UNVERSIONED = 1  # VER_NDX_GLOBAL
+MAX_BYTES = 24_000_000
+"""Of each library, without what ``strip`` removes."""
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", f"-Wl,--version-script={KERNEL / 'src/torch_ops.map'}")
 
 
@@ -66,6 +68,7 @@ def collect(built: Path, folder: Path) -> list[Path]:
         drop_moved_versions(path)
         check_symbols(path)
         check_exports(path)
+        check_size(path)
     return paths
 
 
@@ -113,6 +116,23 @@ def check_exports(path: Path) -> None:
             )
     if not exported:
         raise ValueError(f"{path.name}: exports no function. Mark those of its C ABI with FLASHCORE_API")
+
+
+def measure_stripped(path: Path) -> int:
+    """Return the bytes that ``strip`` leaves: all that is loaded, and the table of sections."""
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        loaded = [segment["p_offset"] + segment["p_filesz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
+        return int(max(loaded) + elf["e_shnum"] * elf["e_shentsize"])
+
+
+def check_size(path: Path) -> None:
+    """ValueError if the library exceeds its budget."""
+    size = measure_stripped(path)
+    if size > MAX_BYTES:
+        raise ValueError(
+            f"{path.name}: has {size:,} bytes without symbols, the limit is {MAX_BYTES:,}. Remove a variant from variants.toml"
+        )
 
 
 def drop_moved_versions(path: Path) -> None:

@@ -11,6 +11,9 @@ from types import ModuleType
 import pytest
 
 KERNEL = Path(__file__).parents[3] / "kernel"
+BUILT = sorted((KERNEL.parent / "runs/latest/build").glob("*/libflashcore_*.so"))
+"""What ``make gate`` left."""
+
 OLD = """
 #include <dlfcn.h>
 #include <pthread.h>
@@ -62,6 +65,29 @@ def test_a_newer_symbol_is_refused_with_the_library(wheel_hook: ModuleType, tmp_
 def test_a_folder_without_libraries_is_named(wheel_hook: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^FLASHCORE_LIBRARIES: '.*' has no libflashcore_attention.so. Run flashcore-ci build"):
         wheel_hook.collect(tmp_path, tmp_path)
+
+
+def test_a_library_without_symbols_has_the_size_that_strip_leaves(wheel_hook: ModuleType, tmp_path: Path) -> None:
+    library, stripped = compile_c(tmp_path, OLD), tmp_path / "stripped.so"
+    subprocess.run(["strip", "-o", str(stripped), str(library)], check=True)
+    assert wheel_hook.measure_stripped(library) == pytest.approx(stripped.stat().st_size, abs=1024)
+    assert wheel_hook.measure_stripped(stripped) < library.stat().st_size
+
+
+def test_a_library_over_its_budget_is_refused(wheel_hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = compile_c(tmp_path, "static const char data[30000] = {1}; const char* run(int i) { return data + i; }")
+    wheel_hook.check_size(library)
+    monkeypatch.setattr(wheel_hook, "MAX_BYTES", 30_000)
+    with pytest.raises(
+        ValueError, match=r"^library.so: has \d\d,\d{3} bytes without symbols, the limit is 30,000. Remove a variant"
+    ):
+        wheel_hook.check_size(library)
+
+
+@pytest.mark.skipif(not BUILT, reason="make gate has not built the libraries")
+@pytest.mark.parametrize("library", BUILT, ids=lambda path: path.name)
+def test_the_built_libraries_are_within_their_budget(wheel_hook: ModuleType, library: Path) -> None:
+    wheel_hook.check_size(library)
 
 
 @pytest.mark.nightly  # the C++ compiler takes 5 s
