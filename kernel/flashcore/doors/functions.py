@@ -13,8 +13,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from flashcore import _flash, _kvcache
-from flashcore.doors.choice import serve
+from flashcore.doors.choice import RefusalError, serve
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"]
 
@@ -89,8 +91,9 @@ def _call(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any
     for key in IGNORED:
         options.pop(key, None)
     for key in REFUSED:
-        if options.pop(key, None):
-            raise NotImplementedError(f"{key}: FlashCore has no kernel with it")
+        value = options.pop(key, None)
+        if isinstance(value, torch.Tensor) or value:
+            raise RefusalError(f"{key}: FlashCore has no kernel with it")
     if arguments[1].element_size() >= HALF:  # vLLM passes them with every cache, and FlashAttention-3 reads them with E4M3 only
         for key in ("q_descale", "k_descale", "v_descale"):
             options.pop(key, None)

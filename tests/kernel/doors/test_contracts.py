@@ -90,5 +90,5 @@ def test_a_servers_mixed_batch_over_pages(kernels: SimpleNamespace) -> None:
         torch.testing.assert_close(out[mine].transpose(0, 1)[None], expected)
     with pytest.raises(NotImplementedError, match="alibi_slopes: "):
         functions.flash_attn_varlen_func(
-            q, pool[0], pool[1], starts, None, 5, 11, seqused_k=lengths, block_table=table, alibi_slopes=[1]
+            q, pool[0], pool[1], starts, None, 5, 11, seqused_k=lengths, block_table=table, alibi_slopes=torch.ones(4)
         )
