@@ -46,7 +46,10 @@ def refuse_large(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
     level, depth = [value], 0
     while level:  # one level at a time, and one kind at a time: the loops are those of C
-        tables, lists, texts, numbers = ([item for item in level if type(item) is kind] for kind in KINDS)
+        present = {*map(type, level)}
+        tables, lists, texts, numbers = (
+            [item for item in level if type(item) is kind] if kind in present else [] for kind in KINDS
+        )
         if depth > MAX_DEPTH and (tables or lists):
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         for group in (tables, lists, [*chain.from_iterable(tables)]):

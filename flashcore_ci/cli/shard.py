@@ -26,11 +26,7 @@ def command(*, out: Path, gpus: int, as_json: bool, **arguments: Any) -> int:
     `collect --shard FILE` measures one of them on any machine, and `merge` joins the results.
     """
     with console.ProgressLine(os.environ) as progress:
-        found = shards.cut(Request(out=out, environ=os.environ, **arguments), progress, gpus=gpus)
-    files = list(map(str, shards.write(found, out)))
-    rows = [
-        {"file": file, "units": len(shard.units), "seconds": shard.needs.seconds}
-        for shard, file in zip(found, files, strict=True)
-    ]
+        found = shards.cut_to_files(Request(out=out, environ=os.environ, **arguments), progress, gpus=gpus)
+    rows = [{"file": str(file), "units": len(shard.units), "seconds": shard.needs.seconds} for shard, file in found]
     lines = (f"{row['file']}  {row['units']} units, about {row['seconds']:.0f} s" for row in rows)
     return answers.finish({"shards": rows}, ExitCode.PASSED, as_json=as_json, text="\n".join(lines))

@@ -24,6 +24,7 @@ from flashcore_ci.run import aside, handover, host, merge, shards
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store import shard_files
 from flashcore_ci.store.run import Run, write_run
 
 MAX_TRIES = 3
@@ -121,7 +122,7 @@ def measure(
     ``durations``: those of recorded runs (None: not read yet).
     """
     found = shards.cut_plan(plan, request, gpus=engine.slots(), durations=durations)
-    files = shards.write(found, scratch / host.SHARDS)
+    files = shard_files.write(found, scratch / host.SHARDS)
     given = handover.write(plan, builds, scratch.absolute()) if engine.verified and base is None else None
     tasks = [
         Task(shard=shard, file=file, out=scratch / f"run-{shard.index}", given=given)

@@ -21,6 +21,7 @@ from flashcore_ci.model.verdict import Report
 from flashcore_ci.run import gate, host, shards
 from flashcore_ci.run.build import Builds
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store import shard_files
 
 MIN_GPUS = 2
 MakeEngine = Callable[[Request, Path], Engine]
@@ -64,7 +65,7 @@ def matrix(request: Request, progress: Progress, *, gpus: int) -> str:
     from flashcore_ci.fleet import ci  # noqa: PLC0415 - pure text, and seldom needed
 
     found = shards.cut(request, progress, gpus=gpus)
-    return ci.matrix(found, shards.write(found, request.out))
+    return ci.matrix(found, shard_files.write(found, request.out))
 
 
 def _run(request: Request, progress: Progress, make_engine: MakeEngine) -> Report:

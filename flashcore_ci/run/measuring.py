@@ -20,6 +20,7 @@ from flashcore_ci.run.build import Builds, build_plan
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.run.shards import Part
+from flashcore_ci.store import shard_files
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.run import prepare_run, write_run
 
@@ -32,7 +33,7 @@ def collect_run(request: Request, progress: Progress, suite: Suite | None = None
 
 
 def _collect_run(request: Request, progress: Progress, suite: Suite | None) -> Evidence:
-    shard = shards.read(request.shard) if request.shard is not None else None
+    shard = shard_files.read(request.shard) if request.shard is not None else None
     request = replace(request, base=(shard.base or None) if shard is not None else None)
     if request.given is not None and shard is not None and not shard.base:
         plan, builds = handover.read(request.given)

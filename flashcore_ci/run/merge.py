@@ -16,8 +16,8 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan.shards import units_digest
-from flashcore_ci.run import shards
 from flashcore_ci.run import statement as statements
+from flashcore_ci.store import shard_files
 from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.manifest import ARTIFACTS
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
@@ -109,7 +109,7 @@ def demand_shard(part: Part, file: ShardFile) -> None:
 def demand_shards(parts: Iterable[Part], folder: Path) -> None:
     """Demand the shard file of each bundle, ``NAME.json`` in ``folder``, as ``demand_shard``."""
     for part in parts:
-        demand_shard(part, shards.read(folder / f"{Path(part.where).name.removesuffix('.tar.xz')}.json"))
+        demand_shard(part, shard_files.read(folder / f"{Path(part.where).name.removesuffix('.tar.xz')}.json"))
 
 
 def merge(parts: Sequence[Part], *, verified: bool) -> Run:

@@ -1,4 +1,4 @@
-"""Cut a suite into shards, and read a shard file for ``collect``."""
+"""Cut a suite into shards, and find the part of a plan that a shard measures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore_ci.bounded import files
-from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.judge.judge import Source
-from flashcore_ci.model.errors import EvidenceError, UsageError
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import Shard
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
@@ -19,15 +17,11 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
-from flashcore_ci.store.claim import mark_folder
-from flashcore_ci.store.codec import decode, encode
-from flashcore_ci.store.files import write_new
+from flashcore_ci.store import shard_files
+from flashcore_ci.store.codec import encode
 from flashcore_ci.store.manifest import ARTIFACTS
 from flashcore_ci.store.run import encode_plan
-
-FIX = "cut the suite again: flashcore-ci shard"
-NAME = "shard-{index:03}-{digest}.json"
-DIGITS = 12
+from flashcore_ci.store.shard_files import FIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +47,12 @@ def cut(request: Request, progress: Progress, *, gpus: int) -> tuple[ShardFile, 
     return cut_plan(make_plan(load_suite(request), request, progress), request, gpus=gpus)
 
 
+def cut_to_files(request: Request, progress: Progress, *, gpus: int) -> tuple[tuple[ShardFile, Path], ...]:
+    """Write the shards of ``cut`` to the requested folder."""
+    found = cut(request, progress, gpus=gpus)
+    return tuple(zip(found, shard_files.write(found, request.out), strict=True))
+
+
 def cut_plan(plan: Plan, request: Request, *, gpus: int, durations: Mapping[Unit, float] | None = None) -> tuple[ShardFile, ...]:
     """Cut this plan, as ``cut``, by these ``durations`` (None: as recorded). UsageError if it asks nothing of a GPU."""
     parts = shards.cut(plan, recorded_durations(request) if durations is None else durations, gpus)
@@ -75,36 +75,6 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int, durations: Mapping[Unit
         )
         for number, (units, seconds) in enumerate(parts, start=1)
     )
-
-
-def write(found: Iterable[ShardFile], folder: Path) -> tuple[Path, ...]:
-    """Write each shard to a file that its digest names. UsageError for other shards there."""
-    contents = [(shard, encode(shard)) for shard in found]
-    names = [NAME.format(index=shard.index, digest=hashlib.sha256(data).hexdigest()[:DIGITS]) for shard, data in contents]
-    with mark_folder(folder):
-        other = sorted(path.name for path in folder.glob("shard-*.json") if path.name not in names)
-        if other:
-            raise UsageError(f"{folder} holds {other[0]}, which is of another cut", fix="give --out a new folder")
-        for name, (_, data) in zip(names, contents, strict=True):
-            if not write_new(folder / name, data):
-                read(folder / name)  # refuses another content
-    return tuple(folder / name for name in names)
-
-
-def read(file: Path) -> ShardFile:
-    """Read a shard file. EvidenceError if it is damaged or renamed."""
-    try:
-        data = files.read(file, limit=MAX_RECORD)
-    except OSError as error:
-        raise EvidenceError(f"{file}: cannot be read: {error.strerror}", fix=FIX) from None
-    try:
-        shard = decode(ShardFile, data, where=str(file))
-    except EvidenceError as error:
-        raise EvidenceError(str(error), fix=FIX) from None
-    name = NAME.format(index=shard.index, digest=hashlib.sha256(data).hexdigest()[:DIGITS])
-    if file.name != name:
-        raise EvidenceError(f"{file}: its content belongs to {name}: it was altered or renamed", fix=FIX)
-    return shard
 
 
 def part_of(plan: Plan, shard: ShardFile, commit: str) -> Part:

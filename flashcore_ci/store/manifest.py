@@ -39,7 +39,20 @@ class Manifest:
 
 def member_of(path: str, data: bytes) -> Member:
     """Return the manifest's line for this content."""
-    return Member(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return Member(path=path, size=len(data), sha256=_sha256(data) if path == PLAN else hashlib.sha256(data).hexdigest())
+
+
+def _sha256(data: bytes) -> str:
+    """Hash a plan once for all shards of it."""
+    for known, digest in tuple(_hashed):
+        if known == data:
+            return digest
+    digest = hashlib.sha256(data).hexdigest()
+    _hashed[:] = [(data, digest)]
+    return digest
+
+
+_hashed: list[tuple[bytes, str]] = []
 
 
 def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:

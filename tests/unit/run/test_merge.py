@@ -18,8 +18,8 @@ from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan import shards
 from flashcore_ci.run import merge
-from flashcore_ci.run import shards as run_shards
 from flashcore_ci.run.merge import Part
+from flashcore_ci.store import shard_files
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.run import Run
 
@@ -203,7 +203,7 @@ def shard_file(index: int, *, parts: tuple[str, ...] = PARTS_OF_CUT) -> ShardFil
 
 
 def test_each_bundle_is_of_its_own_shard_file(tmp_path: Path) -> None:
-    files = run_shards.write([shard_file(1), shard_file(2)], tmp_path)
+    files = shard_files.write([shard_file(1), shard_file(2)], tmp_path)
     named = [replace(one, where=f"runs/{file.stem}.tar.xz") for one, file in zip(PARTS[:2], files, strict=True)]
     merge.demand_shards(named, tmp_path)
     with pytest.raises(merge.ForeignUnitError, match="shard file 1 of 3 asks for other units"):

@@ -1,6 +1,7 @@
 import io
 import lzma
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from evidence_factories import good_evidence
@@ -93,6 +94,27 @@ class TestAlteredBundle:
         with pytest.raises(EvidenceError):
             pack(run, tmp_path / "x")
         assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"plan.json": b""}, {"plan.json": bytes(512), "artifacts/ä": b"1" * 513, "artifacts/x": b"2"}]
+)
+def test_a_tar_has_the_bytes_of_the_standard_library(files):
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as archive:
+        for name, data in files.items():
+            archive.addfile(changed(name, size=len(data)), io.BytesIO(data))
+    assert lzma.decompress(bundle.pack_files(files)) == target.getvalue()
+
+
+def test_each_bundle_keeps_its_own_plan(tmp_path):
+    """Plans of equal size, in threads that share the last one read."""
+    plans = [bytes([number]) * 4096 for number in range(4)]
+    for plan in plans:
+        (tmp_path / str(plan[0])).write_bytes(bundle.pack_files({"manifest.json": b"{}", "plan.json": plan}))
+    with ThreadPoolExecutor(4) as pool:
+        read = pool.map(lambda plan: bundle.unpack(tmp_path / str(plan[0]))["plan.json"], plans * 50)
+        assert list(read) == plans * 50
 
 
 def changed(name, **changes):
