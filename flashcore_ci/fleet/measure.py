@@ -58,6 +58,7 @@ class Fleet:
                 message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
             for one in failed:
+                self.attempts.append(Attempt(number=one.task.number, gpu=one.gpu, reason=shorten(one.failure)))
                 self._give_up(one, f"{one.gpu}: {one.failure}")
             tasks = [task for one in ended if not one.failure for task in self._settle(one)]
 

@@ -181,6 +181,7 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
     fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
     fleet.run([task(1), task(2)])
     assert fleet.notes == ["shard 2 is lost: a: exit status -9", "kept 1"]
+    assert [(attempt.number, attempt.gpu, attempt.reason) for attempt in fleet.attempts] == [(1, "a", "exit status -9"), (1, "a", "")]
 
 
 @pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
