@@ -86,9 +86,9 @@ def measure(subject: Any, way: str, defect: str, **change: Any) -> dict[str, flo
     first, low = kept[0], {name: exact[name].to(tensor.dtype) for name, tensor in kept[0].items()}
     unwritten = {name: holes[1][name] & (holes[0][name] | holes[2][name]) for name in first}
     return {
-        "diff/max": max(tensors.largest_difference(first[name], low[name]).value for name in first),
-        "error/ratio": max(correctness.error_of(name, first[name], low[name], exact[name]).ratio for name in first),
-        "finite/bad-values": sum(tensors.bad_values(first[name], low[name], unwritten[name]) for name in first),
+        "diff/max": max(tensors.largest_difference(first[name], low[name]).result().value for name in first),
+        "error/ratio": max(correctness.error_of(name, first[name], low[name], exact[name]).result().ratio for name in first),
+        "finite/bad-values": sum(tensors.bad_values(first[name], low[name], unwritten[name]).result() for name in first),
         "repeat/differing-runs": int(torch.stack([tensors.differ(first, outputs) for outputs in kept]).sum()),
     }
 
