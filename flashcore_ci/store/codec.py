@@ -57,12 +57,27 @@ def encode(record: Any) -> bytes:
     is escaped.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
-    text = (
-        json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
-        .replace("##[", "\\u0023#[")
-        .replace("##vso[", "\\u0023#vso[")
-    )
+    text = indented(plain).replace("##[", "\\u0023#[").replace("##vso[", "\\u0023#vso[")
     return (UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n").encode("utf-8", errors="replace")
+
+
+def indented(value: Any, line: str = "\n") -> str:
+    """Write JSON as ``json.dumps`` does with ``indent=1``. Containers without another are written by C, so it takes half the time."""
+    if type(value) not in CONTAINERS or not value:
+        return _encoder(line).encode(value)
+    inner, is_table = f"{line} ", type(value) is dict
+    if CONTAINERS.isdisjoint(map(type, value.values() if is_table else value)):
+        body = _encoder(inner).encode(value)[1:-1]
+    elif is_table:
+        body = f",{inner}".join([f"{_encoder(line).encode(key)}: {indented(item, inner)}" for key, item in value.items()])
+    else:
+        body = f",{inner}".join([indented(item, inner) for item in value])
+    return f"{{{inner}{body}{line}}}" if is_table else f"[{inner}{body}{line}]"
+
+
+@cache
+def _encoder(line: str) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(f",{line}", ": "))
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:

@@ -17,7 +17,6 @@ import hashlib
 import itertools
 import shutil
 import stat
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,18 +125,16 @@ def decode_plan(data: bytes, *, where: str) -> Plan:
 
 def _plan(data: bytes, *, where: str) -> tuple[Plan, str]:
     """Decode and digest a plan once for all shards of it."""
-    with _reading:  # two threads would both decode it
-        for known, plan, digest in tuple(_plans_read):
-            if known == data:
-                _plans_written[:] = [(plan, data)]
-                return plan, digest
-        digest = hashlib.sha256(data).hexdigest()
-        plan = next((plan for plan, known in tuple(_plans_written) if known == data), None) or decode(Plan, data, where=where)
-        _plans_read[:], _plans_written[:] = [(data, plan, digest)], [(plan, data)]
-        return plan, digest
+    for known, plan, digest in tuple(_plans_read):
+        if known == data:
+            _plans_written[:] = [(plan, data)]
+            return plan, digest
+    digest = hashlib.sha256(data).hexdigest()
+    plan = next((plan for plan, known in tuple(_plans_written) if known == data), None) or decode(Plan, data, where=where)
+    _plans_read[:], _plans_written[:] = [(data, plan, digest)], [(plan, data)]
+    return plan, digest
 
 
-_reading = threading.Lock()
 _plans_read: list[tuple[bytes, Plan, str]] = []
 _plans_written: list[tuple[Plan, bytes]] = []
 """The last plan. It is written before the measurements and with them, and ``merge`` writes what it read: to encode it takes 0.2 s."""

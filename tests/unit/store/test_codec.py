@@ -4,6 +4,8 @@ import math
 import pytest
 from evidence_factories import good_evidence
 from factories import make_gate, make_plan, make_problem, make_suite, make_workload
+from hypothesis import given
+from hypothesis import strategies as st
 from report_factories import make_report
 
 from flashcore_ci.model.errors import EvidenceError
@@ -11,7 +13,7 @@ from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.store.codec import decode, encode, schema_of
+from flashcore_ci.store.codec import decode, encode, indented, schema_of
 
 PROBLEM = make_problem()
 
@@ -29,6 +31,14 @@ def test_numbers_keep_their_kind():
     workload = make_workload(params=(("a", 1), ("b", 1.0), ("c", True), ("d", "1")))
     params = decode(type(workload), encode(workload), where="x").params
     assert [type(value) for _, value in params] == [int, float, bool, str]
+
+
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+
+
+@given(st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)))
+def test_json_is_indented_as_the_standard_library_does(value):
+    assert indented(value) == json.dumps(value, indent=1, ensure_ascii=False)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
