@@ -28,7 +28,8 @@ exit "${status:-0}"
 def test_a_red_step_is_a_red_run(tmp_path: Path, red: str) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
-    for name, text in {"make": MAKE, "chromium": "#!/bin/sh\n"}.items():
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name, text in {"make": MAKE, "chromium": "#!/bin/sh\n", ".venv/bin/python": "#!/bin/sh\n"}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RED": red, "TMPDIR": str(tmp_path)}
