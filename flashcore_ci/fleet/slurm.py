@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,19 +13,24 @@ from flashcore_ci.fleet.local import SPARE_SECONDS, TIMES
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run.request import Request
 
+UNKNOWN_NODE = "an unknown node"
 POLL_SECONDS = 2.0
 ANSWER_SECONDS = 60.0
 UNANSWERED = 30
 """Polls in a row without an answer before the controller counts as lost."""
 BROKEN = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-LOST = BROKEN | {"PREEMPTED", "CANCELLED", "DEADLINE", "UNKNOWN"}
-"""States in which the cluster, and not the shard, ended the job."""
-STATE = re.compile(r"JobState=([A-Z_]+)")
+LOST = BROKEN | {"PREEMPTED"}
+"""States that only the cluster gives. Measured code could cancel its own job, or set its deadline."""
+ENDED = LOST | {"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+FIELDS = "ArrayTaskID:12,State:32,RestartCnt:12,NodeList:200"
+"""None of them holds a text of the job's owner."""
+BY_ITSELF = "and code that is measured can do that, so it is not repeated. If it was you, run again"
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=flashcore-ci
 #SBATCH --output={logs}/%A_%a.out
 #SBATCH --time={minutes}
 {options}
+#SBATCH --no-requeue
 cd {root} || exit 4
 {variables}
 gpu=${{SLURM_JOB_GPUS:-0}}
@@ -71,13 +75,13 @@ class SlurmEngine:
         job = self._slurm("sbatch", "--parsable", f"--array=0-{len(tasks) - 1}%{self.count}", str(script)).split(";")[0].strip()
         if not job.isdecimal():
             raise CannotCollectError(f"sbatch did not name a job: {job[:80]!r}", fix="run sbatch by hand with this script")
-        self._follow(job)
-        return [self._ended(job, index, task) for index, task in enumerate(tasks)]
+        states = self._follow(job)
+        return [self._ended(job, index, task, states.get(index, ())) for index, task in enumerate(tasks)]
 
     def script(self, tasks: Sequence[Task]) -> str:
         """Write the job script."""
         longest = max(task.shard.needs.seconds for task in tasks)
-        avoid = sorted({*self.aside, *(node for task in tasks for node in task.avoid)})
+        avoid = sorted({*self.aside, *(node for task in tasks for node in task.avoid)} - {UNKNOWN_NODE})
         options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
         cases = [f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{gpu%%,*}}" ;;' for index, task in enumerate(tasks)]
         return SCRIPT.format(
@@ -97,47 +101,49 @@ class SlurmEngine:
         options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
         return [*COLLECT, *options]
 
-    def _follow(self, job: str) -> None:
-        """Wait until the job has left the queue. A stopped run leaves it there, and says so."""
+    def _follow(self, job: str) -> dict[int, Sequence[str]]:
+        """Wait until every task has ended, and return the last state, restarts and node of each. A stopped run leaves the job."""
         unanswered = 0
+        states: dict[int, Sequence[str]] = {}
         while True:
             try:
-                waiting = self._slurm("squeue", "--noheader", "--jobs", job, "--format=%i")
+                shown = self._slurm("squeue", "--noheader", "--array", "--states=all", "--jobs", job, f"--Format={FIELDS}")
                 unanswered = 0
+                lines = [line.split() for line in shown.splitlines()]
+                states |= {int(line[0]): line[1:] for line in lines if line and line[0].isdecimal()}
+                if all(line[1] in ENDED for line in lines if line[1:]):
+                    return states
             except CannotCollectError as error:
                 if "Invalid job id" in str(error):
-                    return
+                    return states
                 unanswered += 1
                 if unanswered >= UNANSWERED:
                     raise
-                waiting = job
-            if not waiting.strip():
-                return
             if process.stopping():
                 raise InterruptedRunError(f"the run was stopped. Slurm's job {job} may still run: scancel {job}")
             clock.sleep(POLL_SECONDS)
 
-    def _ended(self, job: str, index: int, task: Task) -> Ended:
-        shown = self._slurm("scontrol", "--oneliner", "show", "job", f"{job}_{index}", missing="")
-        node = next(iter(re.findall(r" NodeList=(\S+)", shown)), "an unknown node")
-        state = next(iter(STATE.findall(shown)), "UNKNOWN")
+    def _ended(self, job: str, index: int, task: Task, last: Sequence[str]) -> Ended:
+        state, restarts, node = (*last, *("UNKNOWN", "", UNKNOWN_NODE)[len(last) :])[:3]
         status = process.read_text(self.logs / f"{job}_{index}.exit").strip()
+        if restarts.strip("0"):
+            return Ended(task=task, gpu=node, failure=f"Slurm ran the job again, {BY_ITSELF}")
         if status == "0":
             return Ended(task=task, gpu=node)
         if state in LOST:
             return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}", is_broken=state in BROKEN)
+        if state == "CANCELLED":
+            return Ended(task=task, gpu=node, failure=f"the job was cancelled, {BY_ITSELF}")
         lines = [
             line for line in process.read_text(self.logs / f"{job}_{index}.out").splitlines() if line.startswith("flashcore-ci: ")
         ]
         why = lines[-1].removeprefix("flashcore-ci: ") if lines else f"exit status {status or 'unknown'}, state {state}"
         return Ended(task=task, gpu=node, failure=why)
 
-    def _slurm(self, *argv: str, missing: str | None = None) -> str:
-        """Run a command of Slurm. CannotCollectError if it fails, unless there is a text for ``missing``."""
+    def _slurm(self, *argv: str) -> str:
+        """Run a command of Slurm. CannotCollectError if it fails."""
         done = process.run(argv, logs=self.logs, name=argv[0], timeout=ANSWER_SECONDS)
         if done.returncode == 0 and not done.timed_out:
             return done.text()
-        if missing is not None:
-            return missing
         said = (done.error_text().strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise CannotCollectError(f"{argv[0]}: {said[:200]}", fix=f"run `{argv[0]}` by hand on this machine")

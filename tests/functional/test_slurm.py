@@ -1,4 +1,4 @@
-"""A real slurmctld and slurmd with two slots: an array of shards, and a job that somebody kills."""
+"""A real slurmctld and two slurmds: an array of shards, a job that is cancelled, and one that is preempted."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ CONFIG = """
 ClusterName=test
 SlurmctldHost={host}
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 AuthType=auth/none
 CredType=cred/none
 SlurmUser={user}
 SlurmdUser={user}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SlurmdParameters=config_overrides
@@ -42,10 +41,15 @@ SchedulerParameters=sched_min_interval=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 Licenses=gpu:2
-NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 State=UNKNOWN
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=2
 """
-DAEMONS = ("slurmctld", "slurmd")
+NODES = ("n1", "n2")
+DAEMONS = (("slurmctld",), *(("slurmd", "-N", node) for node in NODES))
 
 
 def free_ports(count: int) -> list[int]:
@@ -58,31 +62,35 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def _states(environment: dict[str, str]) -> set[str]:
+    argv = ["sinfo", "-h", "-o", "%T"]
+    return set(subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout.split())
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a cluster of one node with two slots."""
-    missing = [name for name in (*DAEMONS, "sbatch") if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    """The environment of a cluster of two nodes."""
+    missing = [
+        name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
     if missing and not os.environ.get("CI"):
         pytest.skip(f"{missing[0]} is not installed: apt-get install slurmctld slurmd slurm-client")
     assert not missing
     folder = tmp_path / "slurm"
-    for name in ("state", "spool"):
+    for name in ("state", *(f"spool/{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().split(".")[0]
-    text = CONFIG.format(host=host, ports=free_ports(2), user=getpass.getuser(), folder=folder)
+    text = CONFIG.format(host=host, ports=free_ports(3), user=getpass.getuser(), folder=folder)
     (folder / "slurm.conf").write_text(text, encoding="ascii")
     environment = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{os.environ['PATH']}:/usr/sbin"}
     everything = {**os.environ, **environment}
     daemons = [
-        subprocess.Popen([name, "-D"], env=everything, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for name in DAEMONS
+        subprocess.Popen([*argv, "-D"], env=everything, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for argv in DAEMONS
     ]
     try:
         deadline = time.monotonic() + 60
-        while (
-            "idle"
-            not in subprocess.run(["sinfo", "-h", "-o", "%T"], env=everything, capture_output=True, text=True, check=False).stdout
-        ):
-            logs = "".join((folder / f"{name}.log").read_text() for name in DAEMONS if (folder / f"{name}.log").exists())
+        while _states(everything) != {"idle"}:
+            logs = "".join(file.read_text() for file in folder.glob("*.log"))
             assert time.monotonic() < deadline, logs
             time.sleep(0.2)
         yield environment
@@ -106,23 +114,15 @@ def node(machine: Machine, cluster: dict[str, str]) -> Machine:
 
 def fleet(machine: Machine) -> subprocess.Popen[str]:
     fixed = ("--suite", SUITE, "--toolchain", "system", "--out", str(machine.folder / "run"), *only("stability"))
-    options = ("--engine", "slurm", "--gpus", "2", "--slurm", "--licenses=gpu:1 --ntasks=1")
+    options = ("--engine", "slurm", "--gpus", "2", "--slurm", "--licenses=gpu:1 --ntasks=8")
     argv = [*COMMAND, "fleet", "run", *fixed, *options, "--build", "build"]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, cwd=machine.checkout, env=machine.environment, stdout=pipe, stderr=pipe, text=True)
 
 
-def squeue(machine: Machine) -> list[str]:
-    argv = ["squeue", "-h", "-t", "running", "-o", "%i"]
-    return subprocess.run(
-        argv, env={**os.environ, **machine.environment}, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-
-
 STAND_IN = """#!/bin/sh
 case "$(basename "$0")" in
-squeue) exit 0 ;;
-scontrol) echo "JobId=7 JobState=$(cat {folder}/state-$5) NodeList=node1 " ;;
+squeue) for index in 0 1; do echo "$index $(cat {folder}/state-7_$index) 0 node1"; done ;;
 sbatch)
   for index in 0 1; do
     export SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$index
@@ -135,7 +135,7 @@ esac
 
 
 def test_the_engine_with_a_stand_in_of_slurm(machine: Machine) -> None:
-    for name in ("sbatch", "squeue", "scontrol"):
+    for name in ("sbatch", "squeue"):
         file = machine.tools / name
         file.write_text(STAND_IN.format(folder=machine.folder), encoding="ascii")
         file.chmod(0o755)
@@ -156,17 +156,39 @@ def until(tool: subprocess.Popen[str], condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def slurm(machine: Machine, *argv: str) -> list[str]:
+    """Run a command of Slurm, and return the lines that it prints."""
+    environment = {**os.environ, **machine.environment}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def running(machine: Machine) -> list[str]:
+    return slurm(machine, "squeue", "-h", "-t", "running", "-o", "%i %N")
+
+
 @pytest.mark.nightly
-def test_an_array_job_measures_every_shard_and_a_killed_one_again(node: Machine) -> None:
+def test_a_cancelled_job_is_not_measured_again(node: Machine) -> None:
     tool = fleet(node)
-    until(tool, (node.recording / "waiting").exists)
-    victim = squeue(node)[0]
-    subprocess.run(["scancel", victim], env={**os.environ, **node.environment}, check=True)
-    until(tool, lambda: victim not in squeue(node))
+    until(tool, lambda: len(running(node)) == len(NODES) and (node.recording / "waiting").exists())
+    victim = running(node)[0].split()[0]
+    slurm(node, "scancel", victim)
+    until(tool, lambda: all(victim not in line for line in running(node)))
     (node.folder / "go").touch()
     output, errors = tool.communicate(timeout=180)
-    assert "Slurm ended the job: CANCELLED" in errors, (output, errors)
-    assert node.verdicts() == of(node.recorded, "stability")
     evidence = read_run(node.folder / "run").evidence
-    assert {attempt.number for attempt in evidence.attempts} == {1, 2}
-    assert evidence.shard.index == 0
+    assert any("the job was cancelled" in note for note in evidence.notes), (output, errors)
+    assert {attempt.number for attempt in evidence.attempts} == {1}
+    assert ("INCONCLUSIVE", "no-evidence") in node.verdicts().values()
+
+
+@pytest.mark.nightly
+def test_a_preempted_job_is_measured_again_on_another_node(node: Machine) -> None:
+    tool = fleet(node)
+    until(tool, lambda: len(running(node)) == len(NODES) and (node.recording / "waiting").exists())
+    victim, place = running(node)[0].split()
+    slurm(node, "sbatch", "--partition=urgent", f"--nodelist={place}", "--ntasks=8", "--output=/dev/null", "--wrap=true")
+    until(tool, lambda: all(victim not in line for line in running(node)))
+    (node.folder / "go").touch()
+    output, errors = tool.communicate(timeout=180)
+    assert "Slurm ended the job: PREEMPTED" in errors, (output, errors)
+    assert node.verdicts() == of(node.recorded, "stability")

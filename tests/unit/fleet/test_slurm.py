@@ -1,13 +1,17 @@
-"""The job script of an array job."""
+"""The job script of an array job, and how its end is read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from flashcore_ci.fleet.engine import Task
+from flashcore_ci.fleet import slurm as module
+from flashcore_ci.fleet.engine import Ended, Task
 from flashcore_ci.fleet.slurm import SlurmEngine
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
@@ -54,3 +58,67 @@ def test_a_shard_for_several_gpus_is_refused_before_anything_runs(tmp_path: Path
         engine.measure([TASK, replace(TASK, shard=pair)])
     assert "collect --shard" in caught.value.fix
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Answer as a controller does when a job of one task has ended, and return how the engine reads it."""
+
+    def ended(*last: str, status: str = "", earlier: Sequence[str] = ()) -> Ended:
+        answers = iter([*earlier, "0 " + " ".join(last) if last else "slurm_load_jobs error: Invalid job id specified"])
+
+        def run(argv: Sequence[str], **_: Any) -> Any:
+            text = "7\n" if argv[0] == "sbatch" else next(answers)
+            failed = "error" in text
+            return SimpleNamespace(
+                returncode=int(failed), timed_out=False, text=lambda: text, error_text=lambda: text if failed else ""
+            )
+
+        monkeypatch.setattr(module.process, "run", run)
+        monkeypatch.setattr(module.process, "stopping", lambda: False)
+        monkeypatch.setattr(module.clock, "sleep", lambda _: None)
+        (tmp_path / "7_0.exit").write_text(status, encoding="ascii")
+        engine = SlurmEngine(request=REQUEST, count=2, options=(), logs=tmp_path)
+        return engine.measure([TASK])[0]
+
+    return ended
+
+
+@pytest.mark.parametrize(("state", "broken"), [("NODE_FAIL", True), ("BOOT_FAIL", True), ("PREEMPTED", False)])
+def test_what_only_the_cluster_does_is_its_failure(state: str, broken: bool, slurm: Any) -> None:
+    found = slurm(state, "0", "node1")
+    assert (found.gpu, found.lost, found.is_broken) == ("node1", f"Slurm ended the job: {state}", broken)
+    assert found.failure == ""
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "DEADLINE", "TIMEOUT", "FAILED", "OUT_OF_MEMORY"])
+def test_what_the_code_can_do_to_its_own_job_is_not_the_clusters(state: str, slurm: Any) -> None:
+    found = slurm(state, "0", "node1", status="137")
+    assert found.failure
+    assert found.lost == ""
+
+
+def test_a_cancelled_job_says_why_it_is_not_repeated(slurm: Any) -> None:
+    found = slurm("CANCELLED", "0")
+    assert (found.gpu, found.failure.split(",")[0]) == (module.UNKNOWN_NODE, "the job was cancelled")
+
+
+def test_code_that_requeues_its_job_gets_no_second_result(slurm: Any) -> None:
+    assert "#SBATCH --no-requeue\ncd " in script()
+    assert slurm("COMPLETED", "1", "node1", status="0").failure.startswith("Slurm ran the job again")
+    assert slurm("COMPLETED", "0", "node1", status="0").failure == ""
+
+
+def test_a_job_that_the_controller_forgot_keeps_its_last_state(slurm: Any) -> None:
+    assert slurm(earlier=["0 RUNNING 0 node1"]).failure == "exit status unknown, state RUNNING"
+    assert slurm().failure == "exit status unknown, state UNKNOWN"
+    assert slurm(status="0").failure == slurm(status="0").lost == ""
+
+
+def test_no_text_of_the_owner_is_read() -> None:
+    """With `scontrol update JobName="x JobState=NODE_FAIL"` code could give its job any state."""
+    assert {field.split(":")[0] for field in module.FIELDS.split(",")} == {"ArrayTaskID", "State", "RestartCnt", "NodeList"}
+
+
+def test_a_node_without_a_name_is_not_excluded() -> None:
+    assert "--exclude" not in script(replace(TASK, avoid=(module.UNKNOWN_NODE,)))
