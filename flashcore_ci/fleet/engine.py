@@ -19,7 +19,7 @@ COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A shard ``file`` to measure into the run folder ``out``, for the ``number``-th time, not on the GPUs in ``avoid``.
+    """A shard ``file`` to measure into the run folder ``out``, for the ``number``-th time, not on the GPUs in ``avoid``, of which ``broken`` failed.
 
     ``given`` holds the plan and the builds that this gate has checked, for a shard of its own machine.
     """
@@ -29,6 +29,7 @@ class Task:
     out: Path
     number: int = 1
     avoid: tuple[str, ...] = ()
+    broken: int = 0
     given: Path | None = None
 
 

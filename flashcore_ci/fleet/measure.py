@@ -75,12 +75,13 @@ class Fleet:
         self.progress(f"shard {task.shard.index} lost {ended.gpu}: {ended.lost}")
         if ended.is_broken:
             self._count(ended)
-        lost = tuple(dict.fromkeys((*task.avoid, ended.gpu))) if ended.is_broken else task.avoid
-        if len(lost) >= FATAL:
+        broken = task.broken + (ended.is_broken and ended.gpu not in task.avoid)
+        if broken >= FATAL:
             self.blamed.append((task, Missing(code=Code.LOST_GPU, message=f"shard {task.shard.index} lost {FATAL} GPUs")))
         elif task.number < MAX_TRIES:
             out = task.out.with_name(f"{task.out.name}-again-{task.number}")
-            yield replace(task, number=task.number + 1, avoid=lost, out=out)
+            avoid = tuple(dict.fromkeys((*task.avoid, ended.gpu)))
+            yield replace(task, number=task.number + 1, avoid=avoid, broken=broken, out=out)
         else:
             self._give_up(ended, ended.lost)
 

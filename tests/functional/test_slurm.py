@@ -192,3 +192,6 @@ def test_a_preempted_job_is_measured_again_on_another_node(node: Machine) -> Non
     output, errors = tool.communicate(timeout=180)
     assert "Slurm ended the job: PREEMPTED" in errors, (output, errors)
     assert node.verdicts() == of(node.recorded, "stability")
+    attempts = read_run(node.folder / "run").evidence.attempts
+    (other,) = {*NODES} - {place}
+    assert {(attempt.number, attempt.gpu) for attempt in attempts} == {(1, "n1"), (1, "n2"), (2, other)}

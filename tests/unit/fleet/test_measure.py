@@ -44,7 +44,10 @@ class Machines:
     def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         ended = []
         for task in tasks:
-            gpu = next(gpu for gpu in self.gpus if gpu not in task.avoid)
+            gpu = next((gpu for gpu in self.gpus if gpu not in task.avoid), "")
+            if not gpu:
+                ended.append(Ended(task=task, gpu="", lost="too few GPUs are left"))
+                continue
             lost = self.lost.get((task.shard.index, gpu), "")
             ended.append(Ended(task=task, gpu=gpu, lost=lost, is_broken=self.broken, failure=self.failure))
         self.rounds.append([(one.task.shard.index, one.gpu) for one in ended])
@@ -130,12 +133,25 @@ def test_a_disk_that_refuses_the_note_ends_no_measurement(tmp_path: Path) -> Non
 
 
 def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    machines = Machines(lost={(1, "a"): "PREEMPTED", (2, "a"): "PREEMPTED"}, broken=False)
+    machines = Machines(lost={(index, gpu): "PREEMPTED" for index in (1, 2) for gpu in "abcd"}, broken=False)
+    machines.gpus.append("d")
     fleet = run(machines, monkeypatch)
-    assert len(machines.rounds) == measure.MAX_TRIES
-    assert machines.gpus == ["a", "b", "c"]
+    assert machines.rounds == [[(1, gpu), (2, gpu)] for gpu in "abc"]
+    assert machines.gpus == ["a", "b", "c", "d"]
     assert fleet.blamed == fleet.done == []
     assert fleet.notes == ["shard 1 is lost: PREEMPTED", "shard 2 is lost: PREEMPTED"]
+
+
+def test_a_gpu_that_was_taken_away_does_not_count_as_lost_by_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(lost={(1, "a"): "PREEMPTED", (1, "b"): BROKEN, (1, "c"): BROKEN}, broken=False)
+    machines.gpus.append("d")
+    measured = machines.measure
+    monkeypatch.setattr(
+        machines, "measure", lambda tasks: [replace(one, is_broken=one.lost == BROKEN) for one in measured(tasks)]
+    )
+    fleet = run(machines, monkeypatch)
+    assert [round_[0] for round_ in machines.rounds] == [(1, "a"), (1, "b"), (1, "c")]
+    assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(1, Code.LOST_GPU)]
 
 
 def test_a_shard_that_no_gpu_is_left_for_is_lost_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
