@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,7 @@ from flashcore_ci.fleet.engine import Ended, Engine, Task
 from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
-from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation, Provenance, Shard
+from flashcore_ci.model.evidence import UNVERIFIED, Attempt, BuildEvidence, Evidence, Observation, Provenance, Shard
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
@@ -25,7 +26,7 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store import shard_files
-from flashcore_ci.store.run import Run, write_run
+from flashcore_ci.store.run import Run, encode_plan, write_run
 
 MAX_TRIES = 3
 """A shard whose machine failed is tried twice more."""
@@ -54,7 +55,7 @@ class Fleet:
             ended = self.engine.measure(tasks)
             self.measured()
             failed = [one for one in ended if one.failure]
-            if failed and len(failed) == len(ended) and not self.done:
+            if failed and len(failed) == len(ended) and not (self.done or self.blamed):
                 message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
             for one in failed:
@@ -139,15 +140,27 @@ def measure(
             measured=lambda: here.append(pool.submit(host.provenance, request)),
         )
         fleet.run(tasks)
-        if not fleet.done:
-            raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
-        run = merge.merge(fleet.done, verified=engine.verified)
+        run = (
+            merge.merge(fleet.done, verified=engine.verified)
+            if fleet.done
+            else _only_blame(fleet, plan, builds, here[-1].result())
+        )
         merge.put_files(run, request.out)
     evidence = _joined(fleet, run, plan, builds, here[-1].result())
     without = workloads_without_base(plan, builds, (Source(origin=Origin(kind="live"), evidence=evidence),))
     write_run(request.out, plan if base is None else able(plan, base, without), evidence)
     origin = recorded.where_and_when(evidence.provenance)
     return recorded.live_source(origin, evidence, request.out)
+
+
+def _only_blame(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Run:
+    """Make a run without any result. CannotCollectError unless code is to blame."""
+    if not fleet.blamed:
+        raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
+    cut = fleet.blamed[0][0].shard
+    digest = hashlib.sha256(encode_plan(plan)).hexdigest()
+    shard = Shard(index=UNVERIFIED, count=cut.count, plan=digest, units=(), parts=cut.parts)
+    return Run(plan=plan, evidence=Evidence(provenance=here, builds=builds, observations=(), shard=shard))
 
 
 def _joined(fleet: Fleet, run: Run, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Evidence:

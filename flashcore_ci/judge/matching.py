@@ -83,7 +83,8 @@ class Matcher:
             observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
             current = [o for o in observations if o.identity == expected and self._has_expected_base(check, o)]
             built_here = source.evidence.builds is self.builds and bool(current) and was_same_code(current[0])
-            if current and not built_here and (missing := self._refusal(source, check.gate.evidence)):
+            lost = bool(current) and _lost_every_gpu(source, current[0])
+            if current and not (built_here or lost) and (missing := self._refusal(source, check.gate.evidence)):
                 refused.append(MatchedEvidence(source=source, missing=missing))
             elif current and any(observation != current[0] for observation in current):
                 contradiction = f"{len(current)} observations of the same code contradict each other"
@@ -162,3 +163,9 @@ def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], li
         if not is_anchored(observation):  # an anchor may be slower than the base, and never stands in for it
             index.setdefault((observation.kind, observation.target), []).append(observation)
     return index
+
+
+def _lost_every_gpu(source: Source, observation: Observation) -> bool:
+    """Tell whether no machine is left that evidence could name. Only a failure is said without one."""
+    lost = observation.missing is not None and observation.missing.code is Code.LOST_GPU
+    return lost and source.evidence.provenance.device is None

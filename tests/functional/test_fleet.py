@@ -79,6 +79,18 @@ def test_a_lost_gpu_is_left_and_its_shard_measured_elsewhere(two: Machine) -> No
     assert any(number == 2 and gpu != lost and not reason for (number, gpu), reason in reasons.items())
 
 
+def test_code_that_loses_every_gpu_fails_and_says_why(two: Machine) -> None:
+    first = two.content["device"]["uuid"]
+    for gpu in (first, f"{first}-1"):
+        (two.recording / f"xid-{gpu}").write_text("79!")
+    assert two.gate(*only("stability")).returncode == 10
+    assert set(two.verdicts().values()) == {("FAIL", "lost-gpu")}
+    attempts = {(attempt.number, attempt.gpu) for attempt in evidence(two).attempts}
+    assert attempts == {(number, gpu) for number in (1, 2) for gpu in (first, f"{first}-1")}
+    assert two.judge("run", "again", *only("stability")).returncode == 10
+    assert two.verdicts("again") == two.verdicts()
+
+
 def test_the_tool_of_the_judged_checkout_is_never_run(two: Machine, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     for name in ("flashcore_ci/__init__.py", "click.py", "sitecustomize.py"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from evidence_factories import make_evidence, make_provenance
-from factories import make_plan
+from factories import make_build, make_plan
 
 from flashcore_ci.doctor import checks
 from flashcore_ci.fleet import measure
@@ -16,6 +16,7 @@ from flashcore_ci.fleet.engine import Ended, Task
 from flashcore_ci.fleet.measure import Fleet
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import aside
@@ -103,6 +104,37 @@ def test_code_that_loses_two_gpus_is_to_blame(monkeypatch: pytest.MonkeyPatch) -
     assert machines.rounds == [[(1, "a"), (2, "a")], [(2, "b")]]
     assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(2, Code.LOST_GPU)]
     assert fleet.done == ["run-1"]
+
+
+def test_a_shard_that_fails_does_not_hide_that_another_lost_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines()
+
+    def measured(tasks: Sequence[Task]) -> Sequence[Ended]:
+        ended = []
+        for one in tasks:
+            lost = BROKEN if one.shard.index == 1 else "PREEMPTED" if one.number < measure.MAX_TRIES else ""
+            failure = "" if lost else "exit status -9"
+            ended.append(Ended(task=one, gpu=f"gpu-{one.number}", lost=lost, is_broken=lost == BROKEN, failure=failure))
+        return ended
+
+    monkeypatch.setattr(machines, "measure", measured)
+    fleet = run(machines, monkeypatch)
+    assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(1, Code.LOST_GPU)]
+    assert fleet.notes == ["shard 2 is lost: gpu-3: exit status -9"]
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_run_of_nothing_but_lost_gpus_says_so_and_is_as_verified_as_its_engine(verified: bool) -> None:
+    plan, builds = make_plan(), (make_build(),)
+    lost = replace(task(1), shard=replace(task(1).shard, units=(Unit(kind=Kind.TIMING, workload="big"),)))
+    fleet = Fleet(engine=Machines(verified=verified), progress=lambda _: None, home=Path("home"))
+    with pytest.raises(CannotCollectError, match="no shard came back"):
+        measure._only_blame(fleet, plan, builds, make_provenance(device=None))
+    fleet.blamed.append((lost, Missing(code=Code.LOST_GPU, message="shard 1 lost 2 GPUs")))
+    run = measure._only_blame(fleet, plan, builds, make_provenance(device=None, tools=()))
+    evidence = measure._joined(fleet, run, plan, builds, run.evidence.provenance)
+    assert [(one.kind, one.target, one.missing.code) for one in evidence.observations] == [(Kind.TIMING, "big", Code.LOST_GPU)]
+    assert evidence.is_part is not verified
 
 
 def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,13 +72,14 @@ def nvmlDeviceRegisterEvents(handle: str, _: int, events: list[str]) -> None:
 
 
 def nvmlEventSetWait_v2(events: list[str], milliseconds: int) -> Any:
-    """Return the number in a file ``xid-UUID``, once."""
+    """Return the number in a file ``xid-UUID``, once. With ``!`` behind it, always."""
     time.sleep(milliseconds / 1000)
     for file in (Path(os.environ["RECORDING"]) / f"xid-{uuid}" for uuid in events):
         if file.exists():
-            number = int(file.read_text())
-            file.unlink()
-            return SimpleNamespace(eventData=number)
+            number = file.read_text()
+            if not number.endswith("!"):
+                file.unlink()
+            return SimpleNamespace(eventData=int(number.rstrip("!")))
     raise NVMLError_Timeout
 
 
