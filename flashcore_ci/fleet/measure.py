@@ -58,10 +58,7 @@ class Fleet:
             if failed and len(failed) == len(ended) and not (self.done or self.blamed):
                 message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
-            for one in failed:
-                self.attempts.append(Attempt(number=one.task.number, gpu=one.gpu, reason=shorten(one.failure)))
-                self._give_up(one, f"{one.gpu}: {one.failure}")
-            tasks = [task for one in ended if not one.failure for task in self._settle(one)]
+            tasks = [task for one in ended for task in self._settle(one)]
 
     def _settle(self, ended: Ended) -> Iterator[Task]:
         """Keep a result, or yield the task that repeats a lost one. Its files are not used."""
@@ -69,9 +66,11 @@ class Fleet:
         if not ended.gpu:
             self._give_up(ended, ended.lost)
             return
-        self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=ended.lost))
-        if not ended.lost:
-            self._keep(task)
+        why = ended.failure or ended.lost or self._keep(task)
+        self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=shorten(why)))
+        if ended.failure:
+            self._give_up(ended, f"{ended.gpu}: {ended.failure}")
+        if ended.failure or not ended.lost:
             return
         self.progress(f"shard {task.shard.index} lost {ended.gpu}: {ended.lost}")
         if ended.is_broken:
@@ -96,7 +95,8 @@ class Fleet:
             aside.note(self.home, ended.gpu, ended.lost)
             self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
 
-    def _keep(self, task: Task) -> None:
+    def _keep(self, task: Task) -> str:
+        """Keep the result, or return why not."""
         try:
             parts = merge.read([task.out])
             for part in parts:
@@ -107,6 +107,8 @@ class Fleet:
             self.notes.append(f"shard {task.shard.index} is lost: {why}")
             if isinstance(error, merge.ForeignUnitError):
                 self.blamed.append((task, Missing(code=Code.FOREIGN_UNIT, message=why)))
+            return why
+        return ""
 
 
 def measure(

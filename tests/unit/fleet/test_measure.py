@@ -153,7 +153,9 @@ def test_a_long_reason_does_not_spoil_the_evidence(monkeypatch: pytest.MonkeyPat
     engine = Machines()
     ended = [Ended(task=task(1), gpu="a", failure="x" * 60_000), Ended(task=task(2), gpu="a")]
     monkeypatch.setattr(engine, "measure", lambda _: ended)
-    assert [len(note) < 1_100 for note in run(engine, monkeypatch).notes] == [True]
+    fleet = run(engine, monkeypatch)
+    assert [len(note) < 1_100 for note in fleet.notes] == [True]
+    assert [len(attempt.reason) < 1_100 for attempt in fleet.attempts] == [True, True]
 
 
 def test_a_disk_that_refuses_the_note_ends_no_measurement(tmp_path: Path) -> None:
@@ -207,7 +209,9 @@ def test_a_bundle_with_results_of_another_shard_is_to_blame_and_lost(monkeypatch
     fleet.run([task(1), task(2)])
     assert fleet.done == ["run-2"]
     assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(1, Code.FOREIGN_UNIT)]
-    assert fleet.notes == ["shard 1 is lost: run-1: foreign-unit: shard 1 does not ask for timing of w2"]
+    why = "run-1: foreign-unit: shard 1 does not ask for timing of w2"
+    assert fleet.notes == [f"shard 1 is lost: {why}"]
+    assert [attempt.reason for attempt in fleet.attempts] == [why, ""]
 
 
 def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +229,11 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
         "measure",
         lambda tasks: [replace(measured([one])[0], failure="" if one.shard.index == 1 else "exit status -9") for one in tasks],
     )
-    monkeypatch.setattr(Fleet, "_keep", lambda self, task: self.notes.append(f"kept {task.shard.index}"))
+    monkeypatch.setattr(Fleet, "_keep", lambda self, task: self.notes.append(f"kept {task.shard.index}") or "")
     fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
     fleet.run([task(1), task(2)])
-    assert fleet.notes == ["shard 2 is lost: a: exit status -9", "kept 1"]
-    assert [(attempt.number, attempt.gpu, attempt.reason) for attempt in fleet.attempts] == [(1, "a", "exit status -9"), (1, "a", "")]
+    assert fleet.notes == ["kept 1", "shard 2 is lost: a: exit status -9"]
+    assert [(attempt.gpu, attempt.reason) for attempt in fleet.attempts] == [("a", ""), ("a", "exit status -9")]
 
 
 @pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
