@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -52,6 +52,8 @@ class Engine(Protocol):
 
     verified: bool
     """Whether its bundles are one live run, which only this run wrote."""
+    left_out: Mapping[str, str]
+    """GPUs that an earlier run put aside, and why. It does not use them."""
 
     def slots(self) -> int:
         """Return how many shards to cut."""

@@ -126,6 +126,9 @@ def measure(
 
     ``durations``: those of recorded runs (None: not read yet).
     """
+    left_out = [f"{gpu} was put aside by an earlier run: {why}" for gpu, why in engine.left_out.items()]
+    if not engine.slots():
+        raise CannotCollectError(f"no GPU is left: {'; '.join(left_out)}", fix="flashcore-ci doctor")
     found = shards.cut_plan(plan, request, gpus=engine.slots(), durations=durations)
     files = shard_files.write(found, scratch / host.SHARDS)
     given = handover.write(plan, builds, scratch.absolute()) if engine.verified and base is None else None
@@ -139,6 +142,7 @@ def measure(
             engine=engine,
             progress=progress,
             home=request.settings.home,
+            notes=left_out,
             measured=lambda: here.append(pool.submit(host.provenance, request)),
         )
         fleet.run(tasks)

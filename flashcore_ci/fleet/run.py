@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.run import gate, host, shards
+from flashcore_ci.run import aside, gate, host, shards
 from flashcore_ci.run.build import Builds
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store import shard_files
@@ -37,9 +37,9 @@ def has_several_gpus(request: Request) -> bool:
         return False
 
 
-def _of_one_model() -> list[str]:
+def _of_one_model(without: Container[str] = ()) -> list[str]:
     """List the GPUs of the first one's model. Results of two models are not joined."""
-    models = nvml.models()
+    models = {uuid: model for uuid, model in nvml.models().items() if uuid not in without}
     return [uuid for uuid, model in models.items() if model == next(iter(models.values()))]
 
 
@@ -47,17 +47,24 @@ def run_local(request: Request, progress: Progress) -> Report:
     """Gate on all GPUs of this machine that are of one model."""
 
     def make(request: Request, logs: Path) -> LocalEngine:
-        gpus = _of_one_model()
+        noted = {gpu: why for gpu, why, _ in aside.noted(request.settings.home)}
+        gpus = _of_one_model(without=noted)
         ahead = Ahead(logs=logs / "ahead", root=request.root)
         ahead.start(len(gpus))
-        return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead)
+        left_out = {gpu: noted[gpu] for gpu in nvml.models() if gpu in noted} if noted else {}
+        return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead, left_out=left_out)
 
     return _run(request, progress, make)
 
 
 def run_slurm(request: Request, progress: Progress, *, nodes: int, options: tuple[str, ...]) -> Report:
     """Gate by one Slurm array job. Its nodes share this folder."""
-    return _run(request, progress, lambda request, logs: SlurmEngine(request=request, count=nodes, options=options, logs=logs))
+
+    def make(request: Request, logs: Path) -> SlurmEngine:
+        left_out = aside.nodes(request.settings.home)
+        return SlurmEngine(request=request, count=nodes, options=options, logs=logs, left_out=left_out)
+
+    return _run(request, progress, make)
 
 
 def matrix(request: Request, progress: Progress, *, gpus: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,7 @@ class SlurmEngine:
     options: tuple[str, ...]
     logs: Path
     verified: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
     aside: list[str] = field(default_factory=list)
 
     def slots(self) -> int:
@@ -88,7 +89,7 @@ class SlurmEngine:
     def script(self, tasks: Sequence[Task]) -> str:
         """Write the job script."""
         longest = max(task.shard.needs.seconds for task in tasks)
-        avoid = sorted({*self.aside, *_nodes(tasks)} - {UNKNOWN_NODE})
+        avoid = sorted({*self.left_out, *self.aside, *_nodes(tasks)} - {UNKNOWN_NODE})
         options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
         cases = [f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{gpu%%,*}}" ;;' for index, task in enumerate(tasks)]
         return SCRIPT.format(

@@ -1,4 +1,4 @@
-"""GPUs that failed twice and were put aside, so that ``doctor`` can name them."""
+"""GPUs and Slurm nodes that failed twice and were put aside: ``doctor`` names them, and the next run leaves them out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ FOLDER = "aside"
 KEPT_SECONDS = 7 * 24 * 3600.0
 MAX_NOTE = 4096
 DIGITS = 16
+UUID = ("GPU-", "MIG-")
 
 
 def note(home: Path, gpu: str, why: str) -> None:
@@ -33,3 +34,8 @@ def noted(home: Path) -> tuple[tuple[str, str, Path], ...]:
             if clock.wall() - file.stat().st_mtime < KEPT_SECONDS:
                 found.append((gpu, why, file))
     return tuple(found)
+
+
+def nodes(home: Path) -> dict[str, str]:
+    """Return the nodes of the last week, each with its reason."""
+    return {name: why for name, why, _ in noted(home) if not name.startswith(UUID)}

@@ -14,6 +14,7 @@ import pytest
 import tool_server
 from replayed import COMMAND, SUITE, Machine, of, only
 
+from flashcore_ci.run import aside
 from flashcore_ci.store.run import read_run
 
 GATES = ("finite", "stability")
@@ -23,7 +24,7 @@ FIXED = ("--suite", SUITE, "--build", "build", "--toolchain", "system")
 @pytest.fixture
 def two(machine: Machine) -> Machine:
     """The recorded machine with a second GPU of the same kind. Processes that fail as a whole stay out."""
-    machine.environment["FAKE_GPUS"] = "2"
+    machine.environment |= {"FAKE_GPUS": "2", "FLASHCORE_CI_HOME": str(machine.folder / "home")}
     for process in machine.content["processes"]:
         process["exit_status"] = 0
     return machine
@@ -89,6 +90,21 @@ def test_code_that_loses_every_gpu_fails_and_says_why(two: Machine) -> None:
     assert attempts == {(number, gpu) for number in (1, 2) for gpu in (first, f"{first}-1")}
     assert two.judge("run", "again", *only("stability")).returncode == 10
     assert two.verdicts("again") == two.verdicts()
+
+
+def test_a_gpu_that_was_put_aside_is_left_by_the_next_run(two: Machine) -> None:
+    first = two.content["device"]["uuid"]
+    aside.note(two.folder / "home", f"{first}-1", "Xid 79: GPU has fallen off the bus")
+    two.gate(*only("stability"))
+    found = evidence(two)
+    assert {attempt.gpu for attempt in found.attempts} == {first}
+    assert f"{first}-1 was put aside by an earlier run: Xid 79: GPU has fallen off the bus" in found.notes
+    assert two.verdicts() == of(two.recorded, "stability")
+    aside.note(two.folder / "home", first, "no answer")
+    done = two.gate(*only("stability"))
+    assert done.returncode == 4
+    assert "no GPU is left: " in done.stderr
+    assert "fix: flashcore-ci doctor" in done.stderr
 
 
 def test_the_tool_of_the_judged_checkout_is_never_run(two: Machine, tmp_path: Path) -> None:

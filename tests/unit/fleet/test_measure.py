@@ -34,6 +34,7 @@ class Machines:
     broken: bool = True
     gpus: list[str] = field(default_factory=lambda: ["a", "b", "c"])
     verified: bool = True
+    left_out: dict[str, str] = field(default_factory=dict)
     rounds: list[list[tuple[int, str]]] = field(default_factory=list)
 
     def slots(self) -> int:

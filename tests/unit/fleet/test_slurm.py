@@ -16,6 +16,7 @@ from flashcore_ci.fleet.slurm import SlurmEngine
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.run import aside
 from flashcore_ci.run.request import Request
 
 SHARD = ShardFile(
@@ -49,6 +50,15 @@ def test_the_script_quotes_every_path() -> None:
 def test_nodes_that_failed_are_left_out() -> None:
     assert "#SBATCH --exclude=node1,node2\n" in script(replace(TASK, avoid=("node2",)), aside=("node1",))
     assert "--exclude" not in script()
+
+
+def test_nodes_that_an_earlier_run_put_aside_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("node1", "GPU-1234", "MIG-1234"):
+        aside.note(tmp_path, name, "NODE_FAIL")
+    monkeypatch.setattr(aside.clock, "wall", lambda: next((tmp_path / "aside").iterdir()).stat().st_mtime)
+    assert aside.nodes(tmp_path) == {"node1": "NODE_FAIL"}
+    monkeypatch.setattr(aside.clock, "wall", lambda: next((tmp_path / "aside").iterdir()).stat().st_mtime + aside.KEPT_SECONDS)
+    assert aside.nodes(tmp_path) == {}
 
 
 def test_a_shard_for_several_gpus_is_refused_before_anything_runs(tmp_path: Path) -> None:
