@@ -12,6 +12,7 @@ import click
 
 from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.fleet import run as fleet
+from flashcore_ci.fleet.engine import EngineOptions
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
@@ -29,7 +30,7 @@ def command() -> None:
 @options.only
 @click.option(
     "--engine",
-    type=click.Choice(["local", "slurm", "ci"]),
+    type=click.Choice([*fleet.ENGINES, "ci"]),
     default="local",
     show_default=True,
     help="All GPUs of this machine, a Slurm array job, or the matrix of a GitHub job on standard output.",
@@ -57,10 +58,8 @@ def run(*, out: Path, engine: str, gpus: int, slurm: str, as_json: bool, **argum
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         if engine == "ci":
             text = fleet.matrix(request, progress, gpus=gpus)
-        elif engine == "slurm":
-            report = fleet.run_slurm(request, progress, nodes=gpus, options=words)
         else:
-            report = fleet.run_local(request, progress)
+            report = fleet.run(request, progress, engine=engine, options=EngineOptions(count=gpus, options=words))
     if engine == "ci":
         return answers.finish({"matrix": json.loads(text)}, ExitCode.PASSED, as_json=as_json, text=text)
     console.show_results(report, out, as_json=as_json, environ=os.environ)

@@ -62,7 +62,7 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
     with signals.graceful(), console.ProgressLine(os.environ) as progress, host.importing_at_once(request, is_chosen=chosen):
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         several = not chosen and fleet.has_several_gpus(request)
-        report = fleet.run_local(request, progress) if several else gate.gate(request, progress)
+        report = fleet.run(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     if db is not None:
         click.echo(history.add_gate_run(out, report, db, os.environ, suite=request.suite), err=True)

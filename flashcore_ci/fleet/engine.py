@@ -47,8 +47,16 @@ class Ended:
     failure: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What the user chose: ``count`` shards at a time, and the scheduler's own ``options``."""
+
+    count: int = 1
+    options: tuple[str, ...] = ()
+
+
 class Engine(Protocol):
-    """A launcher. Another scheduler is one more class."""
+    """A launcher. Another scheduler is one more module with ``make``, and a line in ``run.ENGINES``."""
 
     verified: bool
     """Whether its bundles are one live run, which only this run wrote."""
@@ -63,6 +71,9 @@ class Engine(Protocol):
 
     def put_aside(self, gpu: str) -> None:
         """Use this GPU no more."""
+
+    def close(self) -> None:
+        """End what still waits."""
 
 
 def import_variables(root: Path) -> dict[str, str]:

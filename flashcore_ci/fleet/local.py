@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import nvml, process
 from flashcore_ci.fleet.ahead import Ahead
-from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
+from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, import_variables
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.run import aside
 from flashcore_ci.run.heartbeat import SILENT_SECONDS, Listener
 from flashcore_ci.run.request import Request
 
@@ -118,6 +119,22 @@ class LocalEngine:
         allowed = [word for name in request.allow_process for word in ("--allow-process", name)]
         given: list[str | Path] = [] if task.given is None else ["--given", task.given]
         return [COLLECT[-1], *options, *given, *allowed]
+
+
+def make(request: Request, logs: Path, _: EngineOptions) -> LocalEngine:
+    """Use all GPUs of one model, but those that an earlier run put aside."""
+    noted = {gpu: why for gpu, why, _ in aside.noted(request.settings.home)}
+    gpus = of_one_model(without=noted)
+    ahead = Ahead(logs=logs / "ahead", root=request.root)
+    ahead.start(len(gpus))
+    left_out = {gpu: noted[gpu] for gpu in nvml.models() if gpu in noted} if noted else {}
+    return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead, left_out=left_out)
+
+
+def of_one_model(without: Container[str] = ()) -> list[str]:
+    """List the GPUs of the first one's model. Results of two models are not joined."""
+    models = {uuid: model for uuid, model in nvml.models().items() if uuid not in without}
+    return [uuid for uuid, model in models.items() if model == next(iter(models.values()))]
 
 
 def hardware_failure(gpu: str, xids: Sequence[int]) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, process
-from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
+from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, import_variables
 from flashcore_ci.fleet.local import SPARE_SECONDS, TIMES
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.run import aside
 from flashcore_ci.run.request import Request
 
 UNKNOWN_NODE = "an unknown node"
@@ -62,6 +63,9 @@ class SlurmEngine:
     def put_aside(self, gpu: str) -> None:
         """Exclude this node from the next rounds."""
         self.aside.append(gpu)
+
+    def close(self) -> None:
+        """Do nothing: a job ends by itself."""
 
     def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         """Submit an array job, and follow it to its end. CannotCollectError if Slurm refuses."""
@@ -155,6 +159,12 @@ class SlurmEngine:
             return done.text()
         said = (done.error_text().strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise CannotCollectError(f"{argv[0]}: {said[:200]}", fix=f"run `{argv[0]}` by hand on this machine")
+
+
+def make(request: Request, logs: Path, options: EngineOptions) -> SlurmEngine:
+    """Use the cluster without the nodes that an earlier run put aside."""
+    left_out = aside.nodes(request.settings.home)
+    return SlurmEngine(request=request, count=options.count, options=options.options, logs=logs, left_out=left_out)
 
 
 def _nodes(tasks: Sequence[Task]) -> list[str]:

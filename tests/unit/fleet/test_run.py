@@ -1,12 +1,16 @@
-"""Which GPUs of a machine measure together."""
+"""Which GPUs of a machine measure together, and how a scheduler is added."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flashcore_ci.fleet import run
+from flashcore_ci.cli import fleet
+from flashcore_ci.fleet import local, run
+from flashcore_ci.fleet.engine import EngineOptions
 from flashcore_ci.run.request import Request
 
 
@@ -19,7 +23,48 @@ from flashcore_ci.run.request import Request
     ],
 )
 def test_gpus_of_another_model_stay_out(models: tuple[str, ...], together: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.nvml, "models", lambda: dict(zip("012", models, strict=False)))
-    assert run._of_one_model() == together
+    monkeypatch.setattr(local.nvml, "models", lambda: dict(zip("012", models, strict=False)))
+    assert local.of_one_model() == together
     request = Request(suite=Path("suite.toml"), out=Path("out"), environ={}, live=True)
     assert run.has_several_gpus(request) == (len(together) > 1)
+
+
+class Ray:
+    """A scheduler that this project does not have."""
+
+    verified, left_out = False, {}
+
+    def __init__(self, request: Request, logs: Path, options: EngineOptions) -> None:
+        self.made, self.closed = (request.suite, logs.name, options), False
+
+    def slots(self) -> int:
+        return self.made[2].count
+
+    def measure(self, tasks: Any) -> Any: ...
+
+    def put_aside(self, gpu: str) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_another_scheduler_is_one_line_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[Any] = []
+    monkeypatch.setitem(run.ENGINES, "ray", Ray)
+    monkeypatch.setattr(run.shards, "recorded_durations", lambda _: {})
+    monkeypatch.setattr(run.measure, "measure", lambda engine, *_, **__: used.append((engine, engine.closed)))
+
+    def gate(request: Request, progress: Any, *, measure: Callable[..., Any]) -> Any:
+        return measure((), (), request, progress, None)
+
+    monkeypatch.setattr(run.gate, "gate", gate)
+    request = Request(suite=Path("suite.toml"), out=tmp_path / "out", environ={})
+    run.run(request, print, engine="ray", options=EngineOptions(count=5, options=("--address=auto",)))
+    ((engine, was_closed),) = used
+    assert engine.made == (Path("suite.toml"), "logs", EngineOptions(count=5, options=("--address=auto",)))
+    assert (was_closed, engine.closed) == (False, True)
+
+
+def test_the_command_offers_every_engine() -> None:
+    (option,) = (one for one in fleet.run.params if one.name == "engine")
+    assert list(option.type.choices) == [*run.ENGINES, "ci"]
