@@ -33,7 +33,7 @@ CHOICES = {
     "toolchain": ("pip", "13.0", "13.5", "system"),
     "fail-on": tuple(TOLERATED),
 }
-MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python", "statement", "only", "base-evidence", "base-statement"})
+MAY_BE_EMPTY = frozenset({"base", "changed", "build", "gpu", "python", "statement", "only", "base-evidence", "base-statement"})
 INPUTS = {
     "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "only", "out", "gpu", "toolchain", "python", "build"),
     "require": (

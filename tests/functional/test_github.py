@@ -164,6 +164,17 @@ def action() -> ModuleType:
     return module
 
 
+@pytest.mark.parametrize(("chosen", "words"), [(None, []), ("", []), ("1", ["--gpu=1"])])
+def test_the_action_uses_every_visible_gpu_unless_one_is_named(action: ModuleType, chosen: str | None, words: list[str]) -> None:
+    """``--gpu 0`` is the machine's first GPU, whatever CUDA_VISIBLE_DEVICES leaves to this runner."""
+    inputs = workflow_runner.load(ROOT / ".github/actions/gate/action.yml")["inputs"]
+    given = {name: str(one.get("default", "")) for name, one in inputs.items()} | ({} if chosen is None else {"gpu": chosen})
+    environment = {f"INPUT_{name.upper().replace('-', '_')}": value for name, value in given.items()}
+    arguments = action.arguments("gate", action.read("gate", environment))
+    assert "--live" in arguments
+    assert [word for word in arguments if "gpu" in word] == words
+
+
 @pytest.mark.parametrize(
     ("extra", "locks"),
     [("", ["required.lock"]), ("[measure]", ["required.lock", "measure.lock"]), ("[gpu]", ["required.lock", "measure.lock"])],
