@@ -58,6 +58,7 @@ class Code(StrEnum):
     OUTPUT_CHANGED = "output-changed"
     LOST_GPU = "lost-gpu"
     FOREIGN_UNIT = "foreign-unit"
+    UNSIGNED_BUNDLE = "unsigned-bundle"
     RANK_DIED = "rank-died"
     RANK_HUNG = "rank-hung"
     RANKS_DISAGREE = "ranks-disagree"
@@ -194,6 +195,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
     Code.LOST_GPU: "Two GPUs failed while they ran this code. Run its workloads one by one on a machine that you can spare.",
     Code.FOREIGN_UNIT: "A bundle holds what its shard was not to measure, so none of it counts. Run `flashcore-ci collect --shard` again.",
+    Code.UNSIGNED_BUNDLE: "The protected workflow did not sign the bundle and its statement. Sign both in its run, or merge without --statements.",
     Code.RANK_DIED: "The process of one GPU died, so all others were ended. Read its log in the run folder.",
     Code.RANK_HUNG: "A GPU of the group did not end in time. Look for a message that no other rank receives.",
     Code.RANKS_DISAGREE: "The GPUs of the group did not take the same steps. Let all ranks send the same messages in the same order.",

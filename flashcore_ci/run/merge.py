@@ -14,7 +14,6 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan.shards import units_digest
-from flashcore_ci.run import statement as statements
 from flashcore_ci.store import shard_files
 from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.manifest import ARTIFACTS
@@ -142,12 +141,6 @@ def put_files(run: Run, out: Path) -> None:
         file = out / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-
-
-def demand_statements(bundles: Sequence[Path], folder: Path, *, invocation: str) -> None:
-    """Demand the statement of each bundle, ``NAME.json`` in ``folder``. UnmetError for another or none."""
-    for bundle in bundles:
-        statements.demand(bundle, folder / f"{bundle.name}.json", invocation=invocation)
 
 
 def _join(parts: Sequence[Part]) -> Run:

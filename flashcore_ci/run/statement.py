@@ -1,20 +1,26 @@
-"""Write and check the in-toto statement of a run."""
+"""Write and check the in-toto statement of a run, and verify its signature with GitHub's `gh`."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from flashcore_ci.adapters import process
+from flashcore_ci.bounded import files as bounded
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.build import toolchain
+from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.errors import EvidenceError, UnmetError, UsageError
-from flashcore_ci.run import github, streams
+from flashcore_ci.run import github, host, streams
 from flashcore_ci.store import bundle
 from flashcore_ci.store import statement as statements
 from flashcore_ci.store.files import write_atomically
 from flashcore_ci.store.run import files_of, holds, read_run
 
+SIGNER = re.compile(r"(https://[\w.:-]+/([\w.-]+/[\w.-]+)/)\.github/workflows/[\w.-]+\.ya?ml@refs/heads/[\w./-]+", re.ASCII)
 FIX = "run the GPU job on this commit, and take the statement and the evidence from one run"
 
 
@@ -39,6 +45,58 @@ def demand(run: Path, file: Path, *, invocation: str = "") -> None:
     right = expected(run, invocation=invocation or statements.invocation_of(given))
     if problems := statements.differences(given, right):
         raise UnmetError("\n".join(problems), fix=FIX)
+
+
+def demand_signed(bundled: Path, file: Path, *, signer: str, invocation: str = "") -> None:
+    """Demand that ``signer`` signed run and statement together, in the workflow run that the statement names. UnmetError otherwise.
+
+    The statement alone proves nothing: any author can write it.
+    """
+    if (found := SIGNER.fullmatch(signer)) is None:
+        fix = "--signer https://github.com/OWNER/REPOSITORY/.github/workflows/trusted.yml@refs/heads/main"
+        raise UsageError(f"this is not the identity of a workflow on a branch: {signer[:200]!r}", fix=fix)
+    demand(bundled, file, invocation=invocation)
+    given = read(file)
+    content, named = loads(given, max_text=statements.MAX_BYTES), statements.invocation_of(given)
+    if not named.startswith(f"{found[1]}actions/runs/"):
+        raise _unsigned(bundled, f"its statement names no workflow run of {found[2]}")
+    commit = next(each["digest"]["gitCommit"] for each in content["subject"] if each["name"] == statements.COMMIT)
+    digests = {hashlib.sha256(data).hexdigest() for data in (bounded.read(bundled, limit=bundle.MAX_PACKED_BYTES), given)}
+    for path in (bundled, file):
+        try:
+            fits = any(
+                each["verificationResult"]["signature"]["certificate"]["runInvocationURI"].startswith(f"{named}/attempts/")
+                and {one["digest"]["sha256"] for one in each["verificationResult"]["statement"]["subject"]} == digests
+                and each["verificationResult"]["statement"]["predicate"] == content["predicate"]
+                for each in loads(_attestations(path, found[2], signer, commit), max_text=statements.MAX_BYTES)
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise _unsigned(path, "the answer of gh cannot be read") from None
+        if not fits:
+            raise _unsigned(path, f"no signature is of {named} and of exactly these two files")
+
+
+def _attestations(path: Path, repository: str, signer: str, commit: str) -> str:
+    flags = (
+        "--repo",
+        repository,
+        "--cert-identity",
+        signer,
+        "--source-digest",
+        commit,
+        "--predicate-type",
+        statements.PREDICATE_TYPE,
+    )
+    argv = ("gh", "attestation", "verify", path.absolute(), *flags, "--format", "json", "--deny-self-hosted-runners")
+    with host.scratch_folder() as logs:
+        done = process.run(argv, logs=logs, name="gh", timeout=300.0)
+        if done.returncode != 0:
+            raise _unsigned(path, f"gh cannot verify it: {(done.last_lines() or ['no output'])[-1][:200]}")
+        return done.text()
+
+
+def _unsigned(path: Path, what: str) -> UnmetError:
+    return UnmetError(f"{path}: {Code.UNSIGNED_BUNDLE}: {what}", fix=NEXT_STEP[Code.UNSIGNED_BUNDLE])
 
 
 def expected(run: Path, *, invocation: str) -> bytes:

@@ -144,7 +144,7 @@ def accepted(fleet: Fleet, bundles: list[Path]) -> list[merge.Part]:
     parts = []
     for bundle in bundles:
         try:
-            merge.demand_statements([bundle], bundle.parent, invocation=ADDRESS)
+            statements.demand(bundle, bundle.parent / f"{bundle.name}.json", invocation=ADDRESS)
             (part,) = merge.read([bundle])
             merge.demand_shard(part, shard_process.file_of(int(bundle.name.split("-")[1]), fleet.count))
             parts.append(part)
