@@ -15,6 +15,7 @@ import tool_server
 from replayed import COMMAND, SUITE, Machine, of, only
 
 from flashcore_ci.run import aside
+from flashcore_ci.store.claim import MARKER
 from flashcore_ci.store.run import read_run
 
 GATES = ("finite", "stability")
@@ -131,16 +132,49 @@ def test_a_fault_of_the_kernel_is_never_tried_again(two: Machine) -> None:
     assert {attempt.number for attempt in evidence(two).attempts} == {1}
 
 
-def test_shard_collect_and_merge_by_hand(two: Machine) -> None:
-    cut = command(two, "shard", "--suite", SUITE, "--gpus", "2", "--out", two.folder / "shards")
-    assert cut.returncode == 0, cut.stderr
-    files = sorted((two.folder / "shards").glob("shard-*.json"))
+def cut_by_hand(two: Machine) -> list[Path]:
+    done = command(two, "shard", "--suite", SUITE, "--gpus", "2", "--out", two.folder / "shards")
+    assert done.returncode == 0, done.stderr
+    return sorted((two.folder / "shards").glob("shard-*.json"))
+
+
+def test_a_renamed_shard_is_refused(two: Machine) -> None:
+    files = cut_by_hand(two)
     assert len(files) == 2
     renamed = files[0].with_name("shard-001-000000000000.json")
     renamed.write_bytes(files[0].read_bytes())
     refused = command(two, "collect", *FIXED, "--shard", renamed, "--out", two.folder / "x")
     assert refused.returncode == 4
     assert "altered or renamed" in refused.stderr
+
+
+def test_shard_collect_merge_and_require_by_hand(two: Machine) -> None:
+    bundles = []
+    for file in cut_by_hand(two):
+        folder = two.folder / file.stem
+        done = command(two, "collect", *FIXED, "--shard", file, "--out", folder)
+        assert done.returncode == 0, done.stderr
+        bundles.append(two.folder / f"{file.stem}.tar.xz")
+        assert command(two, "pack", folder, bundles[-1]).returncode == 0
+    shards = ("--shards", two.folder / "shards")
+    for name, given in {"there": bundles, "back": [*bundles[::-1], bundles[0]], "half": bundles[:1]}.items():
+        merged = command(two, "merge", *given, *shards, "--out", two.folder / name)
+        assert merged.returncode == 0, merged.stderr
+    assert content(two.folder / "there") == content(two.folder / "back")
+    two.judge("there", "whole", *only("stability"))
+    assert two.verdicts("whole") == of(two.recorded, "stability")
+    two.judge("half", "part", *only("stability"))
+    lost = {check: verdict for check, verdict in two.verdicts("part").items() if verdict != two.recorded[check]}
+    assert set(lost.values()) == {("INCONCLUSIVE", "no-evidence")}
+    for name in ("there", "half", bundles[0]):
+        refused = command(two, "require", two.folder / name, "--suite", SUITE)
+        assert refused.returncode == 11
+        assert "of a shard, or was merged from bundles without signed statements" in refused.stderr
+    (two.recording / "unknown").unlink()  # the fakes of other kinds of evidence know only processes with all rows
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != MARKER}
 
 
 def test_the_matrix_of_ci(two: Machine) -> None:

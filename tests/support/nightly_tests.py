@@ -56,6 +56,7 @@ NIGHTLY = {
     "test_fleet.py": (
         "test_the_joined_run_is_judged_again_like_any_other",
         "test_a_fault_of_the_kernel_is_never_tried_again",
+        "test_shard_collect_merge_and_require_by_hand",
     ),
     "test_github.py": ("test_a_run_of_the_action[inconclusive-INCONCLUSIVE-11]",),
     "test_hostile_inputs.py": (
