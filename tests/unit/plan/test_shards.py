@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 from factories import BUILD, make_check, make_plan
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
@@ -27,6 +29,20 @@ def test_every_unit_is_in_one_shard(count: int) -> None:
     assert {unit for units, _ in parts for unit in units} == set(UNITS)
     assert 1 <= len(parts) <= min(count, len(UNITS))
     assert all(units for units, _ in parts)
+
+
+@given(
+    st.lists(st.lists(st.floats(0.0, 100.0), min_size=len(UNITS), max_size=len(UNITS)), min_size=2, max_size=2), st.integers(1, 9)
+)
+def test_two_splits_by_other_times_are_the_same_plan(times: list[list[float]], count: int) -> None:
+    """Times of live runs differ. Each split has every unit once, and its parts ask all checks of the plan that a GPU answers."""
+    asked = {check for check in PLAN.checks if check.gate.evidence not in STATIC_KINDS}
+    for seconds in times:
+        parts = [units for units, _ in shards.cut(PLAN, dict(zip(UNITS, seconds, strict=True)), count)]
+        assert sorted(unit for units in parts for unit in map(repr, units)) == sorted(map(repr, UNITS))
+        checks = [check for units in parts for check in shards.only(PLAN, units).checks]
+        assert len(checks) == len(asked)
+        assert set(checks) == asked
 
 
 def test_the_longest_unit_is_alone_when_it_outweighs_the_rest() -> None:

@@ -88,6 +88,22 @@ def test_all_that_was_measured_is_there_once_in_the_plans_order() -> None:
     assert set(run.files) == {f"artifacts/shard-{index}/timing/process-0.json" for index in range(1, COUNT + 1)}
 
 
+def test_two_splits_give_the_same_plan_and_results() -> None:
+    """Times of live runs differ, so the second split has other parts."""
+    seconds = {unit: float(number**2) for number, unit in enumerate(shards.units_of(PLAN), start=1)}
+    other = [units for units, _ in shards.cut(PLAN, seconds, COUNT)]
+    assert other != CUT
+    digests = tuple(map(shards.units_digest, other))
+    again = [
+        part(number, observations=results(units), shard=shard(number, units=units, parts=digests))
+        for number, units in enumerate(other, start=1)
+    ]
+    first, second = merge.merge(PARTS, verified=True), merge.merge(again, verified=True)
+    assert second.plan == first.plan
+    assert second.evidence.observations == first.evidence.observations
+    assert second.evidence.shard.units == first.evidence.shard.units == shards.units_of(PLAN)
+
+
 def test_what_nobody_signed_stays_marked() -> None:
     unsigned = Part(where="first", run=merge.merge(PARTS[:2], verified=False))
     run = merge.merge((unsigned, PARTS[2]), verified=True)
