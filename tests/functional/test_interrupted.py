@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from replayed import CORRECTNESS, PATIENT, PROFILE, SPEED, UNBUILT, Machine, all_are, of, only, valid
@@ -20,6 +21,14 @@ STAGES = {
 }
 SECONDS = 60.0
 """On a busy machine. A worker that nobody stops waits for ever."""
+
+
+@pytest.fixture(autouse=True)
+def hangup() -> Iterator[None]:
+    """Let SIGHUP end a gate, also under `nohup make test`. A gate that starts with it ignored goes on, as it should."""
+    before = signal.signal(HUP, signal.SIG_DFL)
+    yield
+    signal.signal(HUP, before)
 
 
 def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: signal.Signals, deaf: bool = False) -> int:
