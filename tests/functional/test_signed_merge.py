@@ -17,6 +17,7 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import clock
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.run import shards
+from flashcore_ci.store import shard_files
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
 SIGNER = "https://github.com/flashcore/flashcore-ci/.github/workflows/trusted.yml@refs/heads/main"
@@ -50,7 +51,7 @@ def bundles(repository: Repository) -> list[Path]:
     (repository.folder / "runs/signed").mkdir()
     found, signed = [], {}
     for file in sorted((out / "shards").glob("shard-*.json")):
-        part = shards.part_of(plan, shards.read(file), commit)
+        part = shards.part_of(plan, shard_files.read(file), commit)
         readings = tuple((name, Measured(value=0.0, unit=unit)) for name, unit in READINGS)
         seen = tuple(good_observation(plan, builds[0], unit.kind, unit.workload, readings=readings) for unit in part.shard.units)
         provenance = make_provenance(commit=commit, version=__version__, collected_at=clock.now())
