@@ -13,7 +13,7 @@ from flashcore_ci.bounded import files as bounded
 from flashcore_ci.bounded.values import loads
 from flashcore_ci.build import toolchain
 from flashcore_ci.model.codes import NEXT_STEP, Code
-from flashcore_ci.model.errors import EvidenceError, UnmetError, UsageError
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UnmetError, UsageError
 from flashcore_ci.run import github, host, streams
 from flashcore_ci.store import bundle
 from flashcore_ci.store import statement as statements
@@ -55,13 +55,17 @@ def demand_signed(bundled: Path, file: Path, *, signer: str, invocation: str = "
     if (found := SIGNER.fullmatch(signer)) is None:
         fix = "--signer https://github.com/OWNER/REPOSITORY/.github/workflows/trusted.yml@refs/heads/main"
         raise UsageError(f"this is not the identity of a workflow on a branch: {signer[:200]!r}", fix=fix)
+    try:
+        packed = bounded.read(bundled, limit=bundle.MAX_PACKED_BYTES)
+    except OSError as error:
+        raise _unsigned(bundled, f"it cannot be read: {error.strerror}") from None
     demand(bundled, file, invocation=invocation)
     given = read(file)
     content, named = loads(given, max_text=statements.MAX_BYTES), statements.invocation_of(given)
     if not named.startswith(f"{found[1]}actions/runs/"):
         raise _unsigned(bundled, f"its statement names no workflow run of {found[2]}")
     commit = next(each["digest"]["gitCommit"] for each in content["subject"] if each["name"] == statements.COMMIT)
-    digests = {hashlib.sha256(data).hexdigest() for data in (bounded.read(bundled, limit=bundle.MAX_PACKED_BYTES), given)}
+    digests = {hashlib.sha256(data).hexdigest() for data in (packed, given)}
     for path in (bundled, file):
         try:
             fits = any(
@@ -77,19 +81,13 @@ def demand_signed(bundled: Path, file: Path, *, signer: str, invocation: str = "
 
 
 def _attestations(path: Path, repository: str, signer: str, commit: str) -> str:
-    flags = (
-        "--repo",
-        repository,
-        "--cert-identity",
-        signer,
-        "--source-digest",
-        commit,
-        "--predicate-type",
-        statements.PREDICATE_TYPE,
-    )
-    argv = ("gh", "attestation", "verify", path.absolute(), *flags, "--format", "json", "--deny-self-hosted-runners")
+    flags = ["--repo", repository, "--cert-identity", signer, "--source-digest", commit]
+    flags += ["--predicate-type", statements.PREDICATE_TYPE, "--format", "json", "--deny-self-hosted-runners"]
     with host.scratch_folder() as logs:
-        done = process.run(argv, logs=logs, name="gh", timeout=300.0)
+        try:
+            done = process.run(("gh", "attestation", "verify", path.absolute(), *flags), logs=logs, name="gh", timeout=300.0)
+        except CannotCollectError as error:
+            raise CannotCollectError(str(error), fix="install GitHub's command line: https://cli.github.com") from None
         if done.returncode != 0:
             raise _unsigned(path, f"gh cannot verify it: {(done.last_lines() or ['no output'])[-1][:200]}")
         return done.text()

@@ -105,11 +105,12 @@ def test_nothing_is_verified_without_gh_or_against_it(bundle: Path, statement: P
         statements.demand_signed(bundle, statement, signer=SIGNER)
 
     def absent(*_: Any, **__: Any) -> Any:
-        raise CannotCollectError("cannot start gh", fix="install it")
+        raise CannotCollectError("cannot start gh", fix="flashcore-ci doctor")
 
     monkeypatch.setattr(statements.process, "run", absent)
-    with pytest.raises(CannotCollectError, match="cannot start gh"):
+    with pytest.raises(CannotCollectError, match="cannot start gh") as caught:
         statements.demand_signed(bundle, statement, signer=SIGNER)
+    assert caught.value.fix.startswith("install GitHub's command line")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,17 @@ def test_a_statement_must_name_a_run_of_the_signers_repository(
     answering(monkeypatch, json.dumps([attested(bundle, statement, run=f"{invocation}/attempts/1")]))
     with pytest.raises(UnmetError, match="names no workflow run of flashcore/flashcore-ci"):
         statements.demand_signed(bundle, statement, signer=SIGNER)
+
+
+def test_a_folder_has_no_signature(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = bundle.with_name("run")
+    file = folder.with_name("run.json")
+    file.write_bytes(statements.expected(folder, invocation=RUN))
+    calls = answering(monkeypatch, "[]")
+    for path, why in {folder: "it is a folder", bundle.with_name("absent"): "No such file"}.items():
+        with pytest.raises(UnmetError, match=f"unsigned-bundle: it cannot be read: {why}"):
+            statements.demand_signed(path, file, signer=SIGNER)
+    assert not calls
 
 
 def test_another_statement_is_refused_before_gh_is_asked(bundle: Path, statement: Path, monkeypatch: pytest.MonkeyPatch) -> None:
