@@ -123,11 +123,10 @@ class LocalEngine:
 
 def make(request: Request, logs: Path, _: EngineOptions) -> LocalEngine:
     """Use all GPUs of one model, but those that an earlier run put aside."""
-    noted = {gpu: why for gpu, why, _ in aside.noted(request.settings.home)}
-    gpus = of_one_model(without=noted)
+    left_out = aside.among(request.settings.home, nvml.models)
+    gpus = of_one_model(without=left_out)
     ahead = Ahead(logs=logs / "ahead", root=request.root)
     ahead.start(len(gpus))
-    left_out = {gpu: noted[gpu] for gpu in nvml.models() if gpu in noted} if noted else {}
     return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead, left_out=left_out)
 
 

@@ -60,6 +60,10 @@ class SlurmEngine:
         """Return how many shards to cut."""
         return self.count
 
+    def nodes(self) -> list[str]:
+        """List the nodes of the cluster, once for each partition."""
+        return self._slurm("sinfo", "--noheader", "--Node", "--format=%N").split()
+
     def put_aside(self, gpu: str) -> None:
         """Exclude this node from the next rounds."""
         self.aside.append(gpu)
@@ -162,9 +166,10 @@ class SlurmEngine:
 
 
 def make(request: Request, logs: Path, options: EngineOptions) -> SlurmEngine:
-    """Use the cluster without the nodes that an earlier run put aside."""
-    left_out = aside.nodes(request.settings.home)
-    return SlurmEngine(request=request, count=options.count, options=options.options, logs=logs, left_out=left_out)
+    """Use the cluster without the nodes that an earlier run put aside. sbatch refuses the name of another cluster's node."""
+    engine = SlurmEngine(request=request, count=options.count, options=options.options, logs=logs)
+    engine.left_out = aside.among(request.settings.home, engine.nodes)
+    return engine
 
 
 def _nodes(tasks: Sequence[Task]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flashcore_ci.adapters import clock
@@ -15,27 +16,30 @@ FOLDER = "aside"
 KEPT_SECONDS = 7 * 24 * 3600.0
 MAX_NOTE = 4096
 DIGITS = 16
-UUID = ("GPU-", "MIG-")
 
 
 def note(home: Path, gpu: str, why: str) -> None:
     """Remember a GPU. A disk that refuses changes nothing."""
-    file = home / FOLDER / hashlib.sha256(gpu.encode()).hexdigest()[:DIGITS]
     with contextlib.suppress(CannotCollectError):
-        write_atomically(file, f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
+        write_atomically(_file(home, gpu), f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
 
 
 def noted(home: Path) -> tuple[tuple[str, str, Path], ...]:
-    """Return the GPUs of the last week: UUID, reason and file."""
+    """Return the GPUs of the last week: UUID, reason and file. A file that ``note`` did not write whole names none."""
     found = []
     for file in sorted((home / FOLDER).glob("*")):
         with contextlib.suppress(OSError):
             gpu, _, why = files.read(file, limit=MAX_NOTE).decode(errors="replace").strip().partition("\n")
-            if clock.wall() - file.stat().st_mtime < KEPT_SECONDS:
+            if why and file == _file(home, gpu) and clock.wall() - file.stat().st_mtime < KEPT_SECONDS:
                 found.append((gpu, why, file))
     return tuple(found)
 
 
-def nodes(home: Path) -> dict[str, str]:
-    """Return the nodes of the last week, each with its reason."""
-    return {name: why for name, why, _ in noted(home) if not name.startswith(UUID)}
+def among(home: Path, known: Callable[[], Iterable[str]]) -> dict[str, str]:
+    """Return those of the ``known`` names that were put aside, each with its reason. It asks for names only if there is a note."""
+    found = {gpu: why for gpu, why, _ in noted(home)}
+    return {gpu: found[gpu] for gpu in known() if gpu in found} if found else {}
+
+
+def _file(home: Path, gpu: str) -> Path:
+    return home / FOLDER / hashlib.sha256(gpu.encode(errors="replace")).hexdigest()[:DIGITS]

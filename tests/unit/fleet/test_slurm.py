@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore_ci.fleet import slurm as module
-from flashcore_ci.fleet.engine import Ended, Task
+from flashcore_ci.fleet.engine import Ended, EngineOptions, Task
 from flashcore_ci.fleet.slurm import SlurmEngine
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
@@ -53,12 +53,27 @@ def test_nodes_that_failed_are_left_out() -> None:
 
 
 def test_nodes_that_an_earlier_run_put_aside_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("node1", "GPU-1234", "MIG-1234"):
+    """sbatch refuses every job that excludes a node it does not know, as one of another cluster with the same home."""
+    now: list[float] = [0.0]
+    monkeypatch.setattr(aside.clock, "wall", lambda: next((tmp_path / "aside").iterdir()).stat().st_mtime + now[0])
+    asked: list[tuple[str, ...]] = []
+
+    def slurm(_: SlurmEngine, *argv: str) -> str:
+        asked.append(argv)
+        return "node1\nnode1\nnode2\n"
+
+    monkeypatch.setattr(SlurmEngine, "_slurm", slurm)
+    request = replace(REQUEST, environ={"FLASHCORE_CI_HOME": str(tmp_path)})
+
+    def left_out() -> Mapping[str, str]:
+        return module.make(request, tmp_path, EngineOptions()).left_out
+
+    assert (left_out(), asked) == ({}, [])
+    for name in ("node1", "elsewhere", "GPU-1234"):
         aside.note(tmp_path, name, "NODE_FAIL")
-    monkeypatch.setattr(aside.clock, "wall", lambda: next((tmp_path / "aside").iterdir()).stat().st_mtime)
-    assert aside.nodes(tmp_path) == {"node1": "NODE_FAIL"}
-    monkeypatch.setattr(aside.clock, "wall", lambda: next((tmp_path / "aside").iterdir()).stat().st_mtime + aside.KEPT_SECONDS)
-    assert aside.nodes(tmp_path) == {}
+    assert (left_out(), asked) == ({"node1": "NODE_FAIL"}, [("sinfo", "--noheader", "--Node", "--format=%N")])
+    now[0] = aside.KEPT_SECONDS
+    assert left_out() == {}
 
 
 def test_a_shard_for_several_gpus_is_refused_before_anything_runs(tmp_path: Path) -> None:
