@@ -125,9 +125,9 @@ class SlurmEngine:
             try:
                 shown = self._slurm("squeue", "--noheader", "--array", "--states=all", "--jobs", job, f"--Format={FIELDS}")
                 unanswered = 0
-                lines = [line.split() for line in shown.splitlines()]
-                states |= {int(line[0]): line[1:] for line in lines if line and line[0].isdecimal()}
-                if all(line[1] in ENDED for line in lines if line[1:]):
+                lines = [line for line in map(str.split, shown.splitlines()) if line[1:] and line[0].isdecimal()]
+                states |= {int(line[0]): line[1:] for line in lines}
+                if all(line[1] in ENDED for line in lines):
                     return states
             except CannotCollectError as error:
                 if "Invalid job id" in str(error):
@@ -147,7 +147,8 @@ class SlurmEngine:
         if status == "0":
             return Ended(task=task, gpu=node)
         if state in LOST:
-            return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}", is_broken=state in BROKEN)
+            is_broken = state in BROKEN and node != UNKNOWN_NODE  # two failures without a name may be of one node
+            return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}", is_broken=is_broken)
         if state == "CANCELLED":
             return Ended(task=task, gpu=node, failure=f"the job was cancelled, {BY_ITSELF}")
         lines = [

@@ -140,6 +140,18 @@ def test_a_job_that_the_controller_forgot_keeps_its_last_state(slurm: Any) -> No
     assert slurm(status="0").failure == slurm(status="0").lost == ""
 
 
+def test_lines_that_are_no_task_do_not_keep_the_run_waiting(slurm: Any) -> None:
+    answers = ["CLUSTER: one\n0 RUNNING 0 node1", "CLUSTER: one\nsqueue: warning\n\n0\n0 COMPLETED 0 node1"]
+    found = slurm("COMPLETED", "0", "asked again", earlier=answers, status="0")
+    assert (found.gpu, found.failure, found.lost) == ("node1", "", "")
+
+
+def test_a_node_without_a_name_is_not_broken(slurm: Any) -> None:
+    """Two tasks without one would put it aside, and doctor would name it for a week."""
+    found = slurm("NODE_FAIL", "0")
+    assert (found.gpu, found.is_broken, found.lost) == (module.UNKNOWN_NODE, False, "Slurm ended the job: NODE_FAIL")
+
+
 def test_no_text_of_the_owner_is_read() -> None:
     """With `scontrol update JobName="x JobState=NODE_FAIL"` code could give its job any state."""
     assert {field.split(":")[0] for field in module.FIELDS.split(",")} == {"ArrayTaskID", "State", "RestartCnt", "NodeList"}
