@@ -52,13 +52,22 @@ class Fleet:
         """Run all tasks, and those again that a machine lost. CannotCollectError if all fail for another reason."""
         while tasks:
             self.progress(f"measuring {len(tasks)} shards")
-            ended = self.engine.measure(tasks)
+            ended = self._measure(tasks)
             self.measured()
             failed = [one for one in ended if one.failure]
             if failed and len(failed) == len(ended) and not (self.done or self.blamed):
                 message = f"shard {failed[0].task.shard.index} on {failed[0].gpu}: {failed[0].failure}"
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
             tasks = [task for one in ended for task in self._settle(one)]
+
+    def _measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
+        """Let the engine run the tasks. If it cannot, they are lost, and what earlier rounds found stays."""
+        try:
+            return self.engine.measure(tasks)
+        except CannotCollectError as error:
+            if not (self.done or self.blamed):
+                raise
+            return [Ended(task=task, gpu="", lost=f"cannot repeat it without {', '.join(task.avoid)}: {error}") for task in tasks]
 
     def _settle(self, ended: Ended) -> Iterator[Task]:
         """Keep a result, or yield the task that repeats a lost one. Its files are not used."""

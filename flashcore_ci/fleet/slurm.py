@@ -81,13 +81,7 @@ class SlurmEngine:
         self.logs.mkdir(parents=True, exist_ok=True)
         script = self.logs / f"round-{tasks[0].number}.sh"
         script.write_text(self.script(tasks), encoding="utf-8")
-        try:
-            answer = self._slurm("sbatch", "--parsable", f"--array=0-{len(tasks) - 1}%{self.count}", str(script))
-        except CannotCollectError as error:
-            if tasks[0].number == 1:
-                raise
-            why = f"too few GPUs are left without {', '.join(_nodes(tasks))}: {error}"
-            return [Ended(task=task, gpu="", lost=why) for task in tasks]
+        answer = self._slurm("sbatch", "--parsable", f"--array=0-{len(tasks) - 1}%{self.count}", str(script))
         job = answer.split(";")[0].strip()
         if not job.isdecimal():
             raise CannotCollectError(f"sbatch did not name a job: {job[:80]!r}", fix="run sbatch by hand with this script")
@@ -97,7 +91,7 @@ class SlurmEngine:
     def script(self, tasks: Sequence[Task]) -> str:
         """Write the job script."""
         longest = max(task.shard.needs.seconds for task in tasks)
-        avoid = sorted({*self.left_out, *self.aside, *_nodes(tasks)} - {UNKNOWN_NODE})
+        avoid = sorted({*self.left_out, *self.aside, *(node for task in tasks for node in task.avoid)} - {UNKNOWN_NODE})
         options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
         cases = [f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{gpu%%,*}}" ;;' for index, task in enumerate(tasks)]
         return SCRIPT.format(
@@ -171,8 +165,3 @@ def make(request: Request, logs: Path, options: EngineOptions) -> SlurmEngine:
     engine = SlurmEngine(request=request, count=options.count, options=options.options, logs=logs)
     engine.left_out = aside.among(request.settings.home, engine.nodes)
     return engine
-
-
-def _nodes(tasks: Sequence[Task]) -> list[str]:
-    """List what the tasks avoid. One array has one list."""
-    return sorted({node for task in tasks for node in task.avoid})

@@ -210,6 +210,31 @@ def test_a_shard_that_no_gpu_is_left_for_is_lost_and_the_others_stay(monkeypatch
     assert fleet.attempts == fleet.blamed == []
 
 
+@pytest.mark.parametrize("is_other_there", [True, False])
+def test_an_engine_that_cannot_repeat_a_shard_loses_it_and_not_the_run(
+    is_other_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As sbatch does on a cluster without another node, or any controller that no longer answers."""
+    machines = Machines(lost={(2, "a"): "NODE_FAIL"} | ({} if is_other_there else {(1, "a"): "NODE_FAIL"}))
+    measured = machines.measure
+
+    def refuse(tasks: Sequence[Task]) -> Sequence[Ended]:
+        if tasks[0].number > 1:
+            raise CannotCollectError("sbatch: Requested node configuration is not available")
+        return measured(tasks)
+
+    monkeypatch.setattr(machines, "measure", refuse)
+    if not is_other_there:
+        with pytest.raises(CannotCollectError, match="Requested node"):
+            run(machines, monkeypatch)
+        return
+    fleet = run(machines, monkeypatch)
+    assert fleet.done == ["run-1"]
+    why = "cannot repeat it without a: sbatch: Requested node configuration is not available"
+    assert fleet.notes == [f"shard 2 is lost: {why}"]
+    assert [attempt.reason for attempt in fleet.attempts] == ["", "NODE_FAIL"]
+
+
 def test_a_bundle_with_results_of_another_shard_is_to_blame_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object, shard: ShardFile) -> None:
         if shard.index == 1:

@@ -159,14 +159,3 @@ def test_no_text_of_the_owner_is_read() -> None:
 
 def test_a_node_without_a_name_is_not_excluded() -> None:
     assert "--exclude" not in script(replace(TASK, avoid=(module.UNKNOWN_NODE,)))
-
-
-def test_a_cluster_without_another_node_loses_the_shard_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
-    done = SimpleNamespace(returncode=1, timed_out=False, error_text=lambda: text)
-    monkeypatch.setattr(module.process, "run", lambda *_, **__: done)
-    engine = SlurmEngine(request=REQUEST, count=2, options=(), logs=tmp_path)
-    (found,) = engine.measure([replace(TASK, number=2, avoid=("node1",))])
-    assert (found.gpu, found.lost) == ("", f"too few GPUs are left without node1: sbatch: {text}")
-    with pytest.raises(CannotCollectError, match="Requested node configuration"):
-        engine.measure([TASK])
