@@ -78,6 +78,8 @@ class LocalEngine:
         if len(self._allowed(task)) < (task.shard.needs.gpus if task.avoid else 1):
             return Ended(task=task, gpu="", lost=f"too few GPUs are left without {', '.join(task.avoid) or 'those put aside'}")
         with self._take(task) as gpus, contextlib.ExitStack() as stack:
+            if dead := [(gpu, why) for gpu in gpus if (why := hardware_failure(gpu, ()))]:  # not by this code
+                return Ended(task=task, gpu=dead[0][0], lost=f"before the shard began: {dead[0][1]}", is_broken=False)
             seen = {gpu: stack.enter_context(nvml.xids(gpu)) for gpu in gpus}
             root = self.request.root
             beat = Listener(self.logs / f"{name}.beat")

@@ -119,6 +119,21 @@ def test_a_gpu_that_fails_ends_its_shard_at_once(monkeypatch: pytest.MonkeyPatch
     assert stopped == [True]
 
 
+def test_a_gpu_that_is_dead_before_a_shard_is_not_lost_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is updated meanwhile takes all GPUs away. Code would lose two of them, and be FAIL."""
+    children = Children(monkeypatch)
+
+    def refuse(gpu: str) -> None:
+        if gpu == "b":
+            raise CannotCollectError("the NVIDIA driver does not answer: Driver/library version mismatch")
+
+    monkeypatch.setattr(local.nvml, "read", refuse)
+    alone, pair = engine("a", "b").measure([a_task(1, 1, ("a",)), a_task(2, 2)])
+    why = "before the shard began: the NVIDIA driver does not answer: Driver/library version mismatch"
+    assert [(one.gpu, one.lost, one.is_broken) for one in (alone, pair)] == [("b", why, False)] * 2
+    assert children.groups == []
+
+
 def test_a_process_that_runs_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
