@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,14 +81,27 @@ class LocalEngine:
             if dead := [(gpu, why) for gpu in gpus if (why := hardware_failure(gpu, ()))]:  # not by this code
                 return Ended(task=task, gpu=dead[0][0], lost=f"before the shard began: {dead[0][1]}", is_broken=False)
             seen = {gpu: stack.enter_context(nvml.xids(gpu)) for gpu in gpus}
-            root = self.request.root
             beat = Listener(self.logs / f"{name}.beat")
             argv = [*self._argv(gpus, task), "--heartbeat", beat.file.absolute()]
 
             def should_stop() -> bool:
                 return beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values())
 
-            waiting = self.ahead.take() if self.ahead is not None else None
+            why = self._run(name, argv, seconds, should_stop)
+            is_silent = bool(why) and beat.is_silent()
+        if process.stopping():
+            raise InterruptedRunError("the run was stopped before it was done")
+        failures = ((gpu, hardware_failure(gpu, xids)) for gpu, xids in seen.items())
+        gpu, lost = next((failure for failure in failures if failure[1]), (gpus[0], ""))
+        if is_silent and not lost:
+            return Ended(task=task, gpu=gpu, lost=f"no heartbeat for {SILENT_SECONDS:.0f} s", is_broken=False)
+        return Ended(task=task, gpu=gpu, lost=lost, failure="" if lost else why)
+
+    def _run(self, name: str, argv: Sequence[str | Path], seconds: float, should_stop: Callable[[], bool]) -> str:
+        """Run a shard's process to its end, and return why it failed, or "". A driver may hold one that was killed."""
+        root = self.request.root
+        waiting = self.ahead.take() if self.ahead is not None else None
+        try:
             done = waiting and waiting.run(argv, timeout=seconds, should_stop=should_stop)
             done = done or process.run(
                 [*COLLECT[:-1], *argv],
@@ -99,18 +112,13 @@ class LocalEngine:
                 variables=import_variables(root),
                 should_stop=should_stop,
             )
-            is_silent = done.timed_out and beat.is_silent()
-        if process.stopping():
-            raise InterruptedRunError("the run was stopped before it was done")
-        failures = ((gpu, hardware_failure(gpu, xids)) for gpu, xids in seen.items())
-        gpu, lost = next((failure for failure in failures if failure[1]), (gpus[0], ""))
-        if is_silent and not lost:
-            return Ended(task=task, gpu=gpu, lost=f"no heartbeat for {SILENT_SECONDS:.0f} s", is_broken=False)
-        if lost or (done.returncode == 0 and not done.timed_out):
-            return Ended(task=task, gpu=gpu, lost=lost)
+        except CannotCollectError as error:
+            return str(error)
+        if done.returncode == 0 and not done.timed_out:
+            return ""
         lines = [line for line in done.last_lines() if line.startswith("flashcore-ci: ")]
         why = "did not end in time" if done.timed_out else f"exit status {done.returncode}"
-        return Ended(task=task, gpu=gpu, failure=lines[-1].removeprefix("flashcore-ci: ") if lines else why)
+        return lines[-1].removeprefix("flashcore-ci: ") if lines else why
 
     def _argv(self, gpus: tuple[str, ...], task: Task) -> list[str | Path]:
         request = self.request

@@ -62,7 +62,7 @@ class Children:
         threading.Event().wait(0.02)
         with self._lock:
             self._now = [gpu for gpu in self._now if gpu not in gpus]
-        return SimpleNamespace(returncode=0, timed_out=False)
+        return SimpleNamespace(returncode=0, timed_out=False, last_lines=list)
 
 
 def engine(*gpus: str) -> LocalEngine:
@@ -132,6 +132,19 @@ def test_a_gpu_that_is_dead_before_a_shard_is_not_lost_by_its_code(monkeypatch: 
     why = "before the shard began: the NVIDIA driver does not answer: Driver/library version mismatch"
     assert [(one.gpu, one.lost, one.is_broken) for one in (alone, pair)] == [("b", why, False)] * 2
     assert children.groups == []
+
+
+def test_a_process_that_cannot_be_ended_loses_its_shard_and_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+
+    def hold(argv: Sequence[str | Path], **more: Any) -> Any:
+        if str(argv[argv.index("--gpu") + 1]) == "a":
+            raise CannotCollectError("python cannot be ended")
+        return children.run(argv, **more)
+
+    monkeypatch.setattr(local.process, "run", hold)
+    ended = engine("a", "b").measure([a_task(1, 1, ("b",)), a_task(2, 1, ("a",))])
+    assert {(one.gpu, one.failure, one.lost) for one in ended} == {("a", "python cannot be ended", ""), ("b", "", "")}
 
 
 def test_a_process_that_runs_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
