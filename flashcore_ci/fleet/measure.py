@@ -171,7 +171,7 @@ def measure(
 def _only_blame(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Run:
     """Make a run without any result. CannotCollectError unless code is to blame."""
     if not fleet.blamed:
-        raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
+        raise CannotCollectError(shorten(f"no shard came back: {'; '.join(fleet.notes)}"), fix="flashcore-ci doctor")
     cut = fleet.blamed[0][0].shard
     digest = hashlib.sha256(encode_plan(plan)).hexdigest()
     shard = Shard(index=UNVERIFIED, count=cut.count, plan=digest, units=(), parts=cut.parts)

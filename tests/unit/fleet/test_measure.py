@@ -129,7 +129,8 @@ def test_a_run_of_nothing_but_lost_gpus_says_so_and_is_as_verified_as_its_engine
     plan, builds = make_plan(), (make_build(),)
     lost = replace(task(1), shard=replace(task(1).shard, units=(Unit(kind=Kind.TIMING, workload="big"),)))
     fleet = Fleet(engine=Machines(verified=verified), progress=lambda _: None, home=Path("home"))
-    with pytest.raises(CannotCollectError, match="no shard came back"):
+    fleet.notes.append("shard 1 is lost: no heartbeat for 180 s")
+    with pytest.raises(CannotCollectError, match="no shard came back: shard 1 is lost: no heartbeat for 180 s"):
         measure._only_blame(fleet, plan, builds, make_provenance(device=None))
     fleet.blamed.append((lost, Missing(code=Code.LOST_GPU, message="shard 1 lost 2 GPUs")))
     run = measure._only_blame(fleet, plan, builds, make_provenance(device=None, tools=()))
