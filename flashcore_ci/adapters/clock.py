@@ -11,11 +11,6 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def today() -> str:
-    """Return today in UTC, e.g. ``2026-01-31``."""
-    return now()[:10]
-
-
 def monotonic() -> float:
     """Return seconds that never decrease."""
     return time.monotonic()

@@ -45,7 +45,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now, in MHz, bytes, watts and °C. None: it lacks that. ``ecc_errors``: uncorrected, since boot."""
+    """A GPU now, in MHz, bytes and watts. None: it lacks that. ``ecc_errors``: uncorrected, since boot."""
 
     name: str
     uuid: str
@@ -62,7 +62,6 @@ class GpuState:
     max_sm_clock: int
     power: float
     power_limit: float
-    temperature: int
     reasons: tuple[str, ...]
     users: tuple[User, ...]
     persistent: bool | None = None
@@ -94,7 +93,6 @@ def read(gpu: str) -> GpuState:
             max_sm_clock=nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
             power=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
             power_limit=nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3,
-            temperature=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             reasons=reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
             users=_users(nvml, handle),
             persistent=None if persistent is None else bool(persistent),

@@ -15,7 +15,6 @@ from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
 
 FILE = "build.json"
-SCHEMA = "build-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

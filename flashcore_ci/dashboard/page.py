@@ -177,11 +177,6 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     return tag("svg", tag("polyline", points=path), end, viewBox=box, class_="spark", role="img", aria_label=label)
 
 
-def items(lines: Iterable[Child]) -> Markup:
-    """Return a list."""
-    return tag("ul", *(tag("li", line) for line in lines))
-
-
 def folded(summary: str, *content: Child, is_open: bool = False) -> Markup:
     """Return content that opens on demand."""
     return tag("details", tag("summary", summary), *content, open="" if is_open else None)

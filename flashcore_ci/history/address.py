@@ -12,7 +12,6 @@ from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.text import visible
 
 Address = URL
-DEFAULT = "sqlite:///.flashcore-ci/history.db"
 PASSWORD = "FLASHCORE_CI_DB_PASSWORD"  # noqa: S105 - the name of a variable
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 ALLOWED = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "host", "port"})

@@ -28,7 +28,6 @@ from flashcore_ci.store.manifest import EVIDENCE
 
 ACCEPTED = "accepted"
 NOTHING_GREEN = "nothing green to tamper with"
-REPORTS = "artifacts/profile/"
 LOGS = "artifacts/sanitizer/"
 LAUNCH_LISTS = f"{LOGS}roll-call"
 

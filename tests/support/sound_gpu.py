@@ -20,7 +20,6 @@ SOUND = GpuState(
     max_sm_clock=1980,
     power=120.0,
     power_limit=700.0,
-    temperature=35,
     reasons=("power cap",),
     users=(User(pid=1, name="python", descendant=True),),
 )

@@ -41,7 +41,6 @@ class FakeNvml(SimpleNamespace):
             "nvmlDeviceGetMaxClockInfo": 1980,
             "nvmlDeviceGetPowerUsage": 82155,
             "nvmlDeviceGetEnforcedPowerLimit": 700000,
-            "nvmlDeviceGetTemperature": 35,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0x05,
             "nvmlDeviceGetComputeRunningProcesses": [],
             **changes,

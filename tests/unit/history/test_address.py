@@ -1,6 +1,7 @@
 import pytest
 
-from flashcore_ci.history.address import DEFAULT, PASSWORD, parse, shown
+from flashcore_ci.cli.history import DEFAULT
+from flashcore_ci.history.address import PASSWORD, parse, shown
 from flashcore_ci.model.errors import UsageError
 
 SECRET = "hunter2"
