@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from replayed import ROOT, environ
-from repository import SUITE, Repository
+from repository import SUITE, Copy
 
 from flashcore_ci.adapters import clock
 from flashcore_ci.model.evidence import Evidence
@@ -22,20 +20,6 @@ from flashcore_ci.store.run import EVIDENCE
 RECORDED = "gates/evidence/nvidia-h200-hopper.tar.xz"
 LOCK = ".github/locks/measure.lock"
 PYTHON = "kernel/subjects/e4m3.py"
-
-
-class Copy(Repository):
-    """What the default suite reads, and a page. One commit."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.environment = folder, {**environ(), "PYTHONPATH": str(ROOT)}
-        for name in ("kernel", "gates", ".github"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("docs/start.md", "pyproject.toml", ".gitignore", "flashcore_ci/worker/__init__.py"):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.commit("this repository")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tool_server
 from evidence_factories import good_observation, make_evidence, make_provenance
-from replayed import ROOT
+from replayed import ROOT, environ
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock
@@ -111,6 +111,20 @@ class Repository:
         file.parent.mkdir(parents=True, exist_ok=True)
         pack(self.measured(file.with_suffix(".run"), **changes), file)
         return file
+
+
+class Copy(Repository):
+    """What the default suite reads, and a page. One commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.environment = folder, {**environ(), "PYTHONPATH": str(ROOT)}
+        for name in ("kernel", "gates", ".github"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("docs/start.md", "pyproject.toml", ".gitignore", "flashcore_ci/worker/__init__.py"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.commit("this repository")
 
 
 @functools.cache
