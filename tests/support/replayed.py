@@ -70,10 +70,10 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def place_builds(folder: Path, scratch: Path) -> None:
-    """Write the recorded builds as this checkout's, with libraries that are never loaded."""
-    recorded = read_run(RECORDINGS / "defects.tar.xz").evidence.builds
-    suite = load(folder / SUITE, root=folder)
+def place_builds(folder: Path, scratch: Path, *, run: Path = RECORDINGS / "defects.tar.xz", suite_file: str = SUITE) -> None:
+    """Write the builds of a recorded run as this checkout's, with libraries that are never loaded."""
+    recorded = read_run(run).evidence.builds
+    suite = load(folder / suite_file, root=folder)
     descriptions = describe(suite, root=folder, python=Path(sys.executable), scratch=scratch)
     empty = hashlib.sha256(b"").hexdigest()
     builds = tuple(replace(build, library_digest=empty if build.library else "") for build in recorded)

@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
     if content["kind"] == "describe":
         return describe(job, result, argv[1:])
     replay.note_pid()
+    replay.time_tool()
     if replay.recording().get("daemons"):
         daemonize()
     process = replay.process_of(job)
