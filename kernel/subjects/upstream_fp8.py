@@ -1,7 +1,7 @@
 """The cases of E4M3 in FlashAttention-3's own tests. ``plan`` puts those that FlashCore serves into the order of a seed.
 
-The rest is refused by name: windows, chunks and softcap, packed queries over a cache, rotary embedding, left padding, pages of fewer than 16 keys, and
-more than 16 queries over a cache. Upstream's file can run values in columns, but leaves them out of its list.
+The rest is refused by name: windows, chunks and softcap, packed queries over a cache, rotary embedding, left padding, pages of fewer than 16 keys,
+more than 16 queries over a cache, and a batch index without pages unless a sequence holds a power of two of keys. It is a page then. Upstream's file can run values in columns, but leaves them out of its list.
 
 A test of upstream loops over a random chunk and none. Here each is a case of its own, ``chunk``.
 """
@@ -95,6 +95,7 @@ def find_refused(case: Case) -> str:
                 ("rotary", p.get("rotary_fraction")),
                 ("left padding", p.get("has_leftpad")),
                 ("small pages", (p.get("page_size") or LEAST_PAGE) < LEAST_PAGE),
+                ("batch index without pages", p.get("has_batch_idx") and not p["page_size"] and p["seqlen_k"].bit_count() > 1),
                 ("more than 16 queries over a cache", case.test == "kvcache" and p["seqlen_q"] > MOST_QUERIES),
             )
             if is_used
