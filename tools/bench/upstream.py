@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     """Run one shard until its time is over. Return 1 if a case was wrong."""
     end, wrong = time.monotonic() + options.seconds, 0
     subject = load_subject()
-    sets = subject.upstream_cases
+    sets, fp8 = subject.upstream_cases, subject.upstream_fp8
     cases, guard = (importlib.import_module(f"flashcore_ci.worker.{name}") for name in ("cases", "guard"))
     with options.out.open("w", encoding="utf-8") as file:
         for i, (name, features, case) in enumerate(choose(subject, options)):
@@ -98,7 +98,8 @@ def run(options: argparse.Namespace) -> int:
             else:
                 result, why = run_patiently(cases, subject, case)
             wrong += result == "wrong"
-            row = {"case": name, "group": sets.group_of(case), "features": features, "result": result, "why": why}
+            group = (fp8 if isinstance(case, fp8.Case) else sets).group_of(case)
+            row = {"case": name, "group": group, "features": features, "result": result, "why": why}
             row |= {} if kernels is None else {"kernels": kernels}
             file.write(json.dumps({**row, "seconds": round(time.monotonic() - began, 4)}) + "\n")
             file.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import subprocess
@@ -68,6 +69,13 @@ def test_a_second_run_leaves_out_what_passed(
     assert f"{len(rows(first)) + len(added)} different cases" in text
     assert "ran a kernel of FlashCore" in text
     assert {row.get("kernels") for row in rows(second)} == {None, 1}
+
+
+def test_cases_of_e4m3_keep_the_names_of_their_groups(subject: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    assert run(monkeypatch, "run", file, "--sample", 1000, "--group", "fp8-cache", "--group", "fp8-columns") == 0
+    found = collections.Counter(row["group"] for row in rows(file))
+    assert found == {group: len(subject.upstream_fp8.choose(1000, group, 18)) for group in ("fp8-cache", "fp8-columns")}
 
 
 def test_processes_divide_the_cases(
