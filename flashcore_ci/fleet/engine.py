@@ -12,9 +12,13 @@ from typing import Protocol
 import flashcore_ci
 from flashcore_ci.model.shard import ShardFile
 from flashcore_ci.run.base.bar import libraries_of
+from flashcore_ci.run.request import Request
 
 COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
 """This tool's own ``collect``, with ``import_variables``."""
+SPARE_SECONDS = 1800.0
+"""How much longer than estimated a shard may take. Each of its processes has its own limit."""
+TIMES = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,20 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End what still waits."""
+
+
+def collect_options(request: Request, task: Task) -> list[str | Path]:
+    """Return the options of ``collect`` for a task, but those that choose its GPUs."""
+    options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out]
+    options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
+    options += ["--lock-timeout", str(request.lock_timeout)]
+    options += [f"--allow-process={name}" for name in request.allow_process]
+    return options + ([] if request.jobs is None else ["--jobs", str(request.jobs)])
+
+
+def time_limit(task: Task) -> float:
+    """Return the seconds that a task may take."""
+    return TIMES * task.shard.needs.seconds + SPARE_SECONDS
 
 
 def import_variables(root: Path) -> dict[str, str]:

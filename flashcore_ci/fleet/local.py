@@ -11,15 +11,11 @@ from pathlib import Path
 
 from flashcore_ci.adapters import nvml, process
 from flashcore_ci.fleet.ahead import Ahead
-from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, import_variables
+from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, collect_options, import_variables, time_limit
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run import aside
 from flashcore_ci.run.heartbeat import SILENT_SECONDS, Listener
 from flashcore_ci.run.request import Request
-
-SPARE_SECONDS = 1800.0
-"""How much longer than estimated a shard may take. Each of its processes has its own limit."""
-TIMES = 10.0
 
 
 @dataclass(slots=True)
@@ -74,7 +70,6 @@ class LocalEngine:
 
     def _measure_one(self, task: Task) -> Ended:
         name = f"shard-{task.shard.index}-{task.number}"
-        seconds = TIMES * task.shard.needs.seconds + SPARE_SECONDS
         if len(self._allowed(task)) < (task.shard.needs.gpus if task.avoid else 1):
             return Ended(task=task, gpu="", lost=f"too few GPUs are left without {', '.join(task.avoid) or 'those put aside'}")
         with self._take(task) as gpus, contextlib.ExitStack() as stack:
@@ -87,7 +82,7 @@ class LocalEngine:
             def should_stop() -> bool:
                 return beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values())
 
-            why = self._run(name, argv, seconds, should_stop)
+            why = self._run(name, argv, time_limit(task), should_stop)
             is_silent = bool(why) and beat.is_silent()
         if process.stopping():
             raise InterruptedRunError("the run was stopped before it was done")
@@ -121,14 +116,9 @@ class LocalEngine:
         return lines[-1].removeprefix("flashcore-ci: ") if lines else why
 
     def _argv(self, gpus: tuple[str, ...], task: Task) -> list[str | Path]:
-        request = self.request
-        options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out, "--gpu", gpus[0]]
-        options += ["--neighbours", ",".join(gpus[1:])]
-        options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
-        options += ["--lock-timeout", str(request.lock_timeout)]
-        allowed = [word for name in request.allow_process for word in ("--allow-process", name)]
         given: list[str | Path] = [] if task.given is None else ["--given", task.given]
-        return [COLLECT[-1], *options, *given, *allowed]
+        options = [*collect_options(self.request, task), "--gpu", gpus[0], "--neighbours", ",".join(gpus[1:])]
+        return [COLLECT[-1], *options, *given]
 
 
 def make(request: Request, logs: Path, _: EngineOptions) -> LocalEngine:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, process
-from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, import_variables
-from flashcore_ci.fleet.local import SPARE_SECONDS, TIMES
+from flashcore_ci.fleet.engine import COLLECT, Ended, EngineOptions, Task, collect_options, import_variables, time_limit
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run import aside
 from flashcore_ci.run.request import Request
@@ -90,13 +89,13 @@ class SlurmEngine:
 
     def script(self, tasks: Sequence[Task]) -> str:
         """Write the job script."""
-        longest = max(task.shard.needs.seconds for task in tasks)
+        commands = [[*COLLECT, *collect_options(self.request, task)] for task in tasks]
         avoid = sorted({*self.left_out, *self.aside, *(node for task in tasks for node in task.avoid)} - {UNKNOWN_NODE})
         options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
-        cases = [f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{gpu%%,*}}" ;;' for index, task in enumerate(tasks)]
+        cases = [f'{index}) {shlex.join(map(str, argv))} --gpu "${{gpu%%,*}}" ;;' for index, argv in enumerate(commands)]
         return SCRIPT.format(
             logs=shlex.quote(str(self.logs)),
-            minutes=int((TIMES * longest + SPARE_SECONDS) / 60),
+            minutes=int(max(time_limit(task) for task in tasks) / 60),
             options="\n".join(f"#SBATCH {option}" for option in options),
             root=shlex.quote(str(self.request.root.absolute())),
             variables="\n".join(
@@ -104,12 +103,6 @@ class SlurmEngine:
             ),
             cases="\n".join(cases),
         )
-
-    def _argv(self, task: Task) -> list[str | Path]:
-        request = self.request
-        options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out]
-        options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
-        return [*COLLECT, *options]
 
     def _follow(self, job: str) -> dict[int, Sequence[str]]:
         """Wait until every task has ended, and return the last state, restarts and node of each. A stopped run leaves the job."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_the_script_quotes_every_path() -> None:
     assert "cd '/tmp/it'\"'\"'s here' || exit 4" in text
     assert "#SBATCH --gres=gpu:1\n" in text
     assert "#SBATCH --time=130\n" in text
+
+
+def test_the_job_honours_the_options_of_the_command() -> None:
+    request = replace(REQUEST, allow_process=("Xorg", "-odd name"), lock_timeout=7200.0, jobs=4)
+    text = SlurmEngine(request=request, count=1, options=(), logs=Path("/tmp/logs")).script([TASK])
+    (case,) = (line for line in text.splitlines() if line.startswith("0) "))
+    words = shlex.split(case)
+    assert {"--allow-process=Xorg", "--allow-process=-odd name"} <= set(words)
+    assert [words[words.index(name) + 1] for name in ("--lock-timeout", "--jobs")] == ["7200.0", "4"]
 
 
 def test_nodes_that_failed_are_left_out() -> None:
