@@ -16,7 +16,7 @@ from flashcore_ci.run.request import Request
 
 COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
 """This tool's own ``collect``, with ``import_variables``."""
-SPARE_SECONDS = 1800.0
+SPARE_SECONDS, LONGEST_WAIT = 1800.0, 7 * 86_400.0
 """How much longer than estimated a shard may take. Each of its processes has its own limit."""
 TIMES = 10.0
 
@@ -89,9 +89,9 @@ def collect_options(request: Request, task: Task) -> list[str | Path]:
     return options + ([] if request.jobs is None else ["--jobs", str(request.jobs)])
 
 
-def time_limit(task: Task) -> float:
-    """Return the seconds that a task may take."""
-    return TIMES * task.shard.needs.seconds + SPARE_SECONDS
+def time_limit(request: Request, task: Task) -> float:
+    """Return the seconds that a task may take. It may first wait for another gate on its GPU."""
+    return TIMES * task.shard.needs.seconds + min(max(SPARE_SECONDS, request.lock_timeout), LONGEST_WAIT)
 
 
 def import_variables(root: Path) -> dict[str, str]:

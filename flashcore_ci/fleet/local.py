@@ -82,7 +82,7 @@ class LocalEngine:
             def should_stop() -> bool:
                 return beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values())
 
-            why = self._run(name, argv, time_limit(task), should_stop)
+            why = self._run(name, argv, time_limit(self.request, task), should_stop)
             is_silent = bool(why) and beat.is_silent()
         if process.stopping():
             raise InterruptedRunError("the run was stopped before it was done")

@@ -95,7 +95,7 @@ class SlurmEngine:
         cases = [f'{index}) {shlex.join(map(str, argv))} --gpu "${{gpu%%,*}}" ;;' for index, argv in enumerate(commands)]
         return SCRIPT.format(
             logs=shlex.quote(str(self.logs)),
-            minutes=int(max(time_limit(task) for task in tasks) / 60),
+            minutes=int(max(time_limit(self.request, task) for task in tasks) / 60),
             options="\n".join(f"#SBATCH {option}" for option in options),
             root=shlex.quote(str(self.request.root.absolute())),
             variables="\n".join(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flashcore_ci.cli import collect, fleet
-from flashcore_ci.fleet.engine import Task, collect_options
+from flashcore_ci.fleet.engine import Task, collect_options, time_limit
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Request
@@ -39,3 +41,9 @@ def test_each_option_that_both_commands_have_reaches_the_shard() -> None:
     context = collect.command.make_context("collect", list(map(str, collect_options(request, TASK))))
     assert {name: context.params[name] for name in VALUES} == VALUES
     assert (context.params["shard"], context.params["out"]) == (TASK.file, TASK.out)
+
+
+@pytest.mark.parametrize(("lock_timeout", "seconds"), [(0.0, 2400.0), (7200.0, 7800.0), (float("inf"), 605_400.0)])
+def test_a_task_may_wait_as_long_as_its_lock(lock_timeout: float, seconds: float) -> None:
+    request = Request(suite=Path("suite.toml"), out=Path("out"), environ={}, lock_timeout=lock_timeout)
+    assert time_limit(request, TASK) == seconds
