@@ -8,7 +8,7 @@ bandwidths on that day, but for A10 and L4. SMs x clock confirmed fp16 peaks wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KIB = 1 << 10
@@ -85,5 +85,10 @@ GPUS = {
 
 def best(capability: str, names: Sequence[str] = tuple(ARCHITECTURES)) -> Architecture | None:
     """Choose the architecture of ``names`` whose code a GPU of this compute capability runs best, if any."""
-    able = [ARCHITECTURES[name] for name in names if ARCHITECTURES[name].runs_on(capability)]
-    return max(able, key=lambda found: (int(found.capability.partition(".")[2]), found.exact), default=None)
+    return most_demanding(name for name in names if ARCHITECTURES[name].runs_on(capability))
+
+
+def most_demanding(names: Iterable[str]) -> Architecture | None:
+    """Return the one of ``names`` that the fewest GPUs run, of those for one GPU. None if there is none."""
+    found = (ARCHITECTURES[name] for name in names)
+    return max(found, key=lambda one: (int(one.capability.partition(".")[2]), one.exact), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.suite import Kind
 
 
@@ -18,12 +19,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a shard needs: ``gpus`` of this ``architecture`` (empty: any), alone, for about so many ``seconds``."""
+    """What a shard needs: ``gpus`` that run this ``architecture`` (empty: any), alone, for about so many ``seconds``."""
 
     gpus: int
     architecture: str
     exclusive: bool
     seconds: float
+
+    def __post_init__(self) -> None:
+        if self.architecture and self.architecture not in ARCHITECTURES:
+            raise ValueError(f"the architecture {self.architecture!r} is not known")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

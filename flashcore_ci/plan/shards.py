@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flashcore_ci.model.devices import most_demanding
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Unit
@@ -104,6 +105,15 @@ def gpus_of(plan: Plan, units: Sequence[Unit]) -> int:
     """Return the number of GPUs that these units need at once."""
     names = {unit.workload for unit in units}
     return max((workload.gpus for workload in plan.workloads if workload.id in names), default=1)
+
+
+def architecture_of(plan: Plan, units: Sequence[Unit]) -> str:
+    """Return the architecture that the kernels of these units are built for, or "" if they are compiled when they run."""
+    names = {unit.workload for unit in units}
+    subjects = {workload.subject for workload in plan.workloads if workload.id in names}
+    builds = [plan.description(subject).build for subject in sorted(subjects)]
+    found = most_demanding(name for build in builds if build is not None for name in build.compile.architectures)
+    return found.name if found is not None else ""
 
 
 def only(plan: Plan, units: Sequence[Unit]) -> Plan:

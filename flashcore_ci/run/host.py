@@ -21,6 +21,7 @@ from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.shard import ShardFile
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import MARKER
@@ -94,10 +95,10 @@ def sees_gpu() -> bool:
     return has_gpu() and not nvml.are_hidden()
 
 
-def require_gpu(gpu: str) -> None:
-    """Raise CannotCollectError unless the driver answers. WSL has no device files."""
+def require_gpu(gpu: str) -> nvml.GpuState:
+    """Return the state of a GPU, or raise CannotCollectError. WSL has no device files."""
     try:
-        nvml.read(gpu)
+        return nvml.read(gpu)
     except CannotCollectError:
         if has_gpu():
             raise
@@ -155,10 +156,20 @@ def require_architecture(plan: Plan, state: nvml.GpuState) -> None:
     """Raise CannotCollectError if this GPU cannot run what the suite builds. Nothing is claimed for other architectures."""
     for description in plan.descriptions:
         for name in description.build.compile.architectures if description.build is not None else ():
-            if not ARCHITECTURES[name].runs_on(state.compute_capability):
-                what = f"{description.subject} is built for {name}, and {state.name} has compute capability"
-                fix = f"measure on such a GPU, or name this one in [ridge] of {plan.suite_file}"
-                raise CannotCollectError(f"{what} {state.compute_capability}", fix=fix)
+            fix = f"measure on such a GPU, or name this one in [ridge] of {plan.suite_file}"
+            _require(name, state, what=f"{description.subject} is built for {name}", fix=fix)
+
+
+def require_gpu_of(shard: ShardFile, state: nvml.GpuState) -> None:
+    """Raise CannotCollectError if this GPU cannot run the shard."""
+    if name := shard.needs.architecture:
+        what = f"shard {shard.index} of {shard.suite_file} needs {name}"
+        _require(name, state, what=what, fix="measure it on such a GPU, or choose one with --gpu")
+
+
+def _require(name: str, state: nvml.GpuState, *, what: str, fix: str) -> None:
+    if not ARCHITECTURES[name].runs_on(state.compute_capability):
+        raise CannotCollectError(f"{what}, and {state.name} has compute capability {state.compute_capability}", fix=fix)
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:

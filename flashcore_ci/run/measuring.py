@@ -9,6 +9,7 @@ from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.shard import ShardFile
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.planner import drop_comparisons, new_only
@@ -27,13 +28,15 @@ from flashcore_ci.store.run import prepare_run, write_run
 
 def collect_run(request: Request, progress: Progress, suite: Suite | None = None) -> Evidence:
     """Measure the suite (None: the requested one), or one shard of it, without a verdict."""
-    host.require_gpu(request.gpu)
-    with host.importing(request.settings.python):
-        return _collect_run(request, progress, suite)
-
-
-def _collect_run(request: Request, progress: Progress, suite: Suite | None) -> Evidence:
+    state = host.require_gpu(request.gpu)
     shard = shard_files.read(request.shard) if request.shard is not None else None
+    if shard is not None:
+        host.require_gpu_of(shard, state)
+    with host.importing(request.settings.python):
+        return _collect_run(request, progress, suite, shard)
+
+
+def _collect_run(request: Request, progress: Progress, suite: Suite | None, shard: ShardFile | None) -> Evidence:
     request = replace(request, base=(shard.base or None) if shard is not None else None)
     if request.given is not None and shard is not None and not shard.base:
         plan, builds = handover.read(request.given)

@@ -70,7 +70,12 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int, durations: Mapping[Unit
             count=len(parts),
             units=units,
             parts=digests,
-            needs=Needs(gpus=shards.gpus_of(plan, units), architecture="", exclusive=True, seconds=round(seconds, 1)),
+            needs=Needs(
+                gpus=shards.gpus_of(plan, units),
+                architecture=shards.architecture_of(plan, units),
+                exclusive=True,
+                seconds=round(seconds, 1),
+            ),
             base=request.base or "",
         )
         for number, (units, seconds) in enumerate(parts, start=1)

@@ -148,6 +148,18 @@ def test_a_renamed_shard_is_refused(two: Machine) -> None:
     assert "altered or renamed" in refused.stderr
 
 
+def test_a_shard_names_its_architecture_and_another_gpu_is_refused(two: Machine) -> None:
+    file, _ = cut_by_hand(two)
+    assert json.loads(file.read_bytes())["needs"]["architecture"] == "sm_90a"
+    two.environment["FAKE_CAPABILITY"] = "10.0"
+    refused = command(two, "collect", *FIXED, "--shard", file, "--out", two.folder / "x")
+    assert refused.returncode == 4
+    cause, fix = refused.stderr.splitlines()
+    assert cause == f"flashcore-ci: shard 1 of {SUITE} needs sm_90a, and NVIDIA H200 has compute capability 10.0"
+    assert fix == "fix: measure it on such a GPU, or choose one with --gpu"
+    assert not (two.folder / "x").exists()
+
+
 def test_shard_collect_merge_and_require_by_hand(two: Machine) -> None:
     bundles = []
     for file in cut_by_hand(two):

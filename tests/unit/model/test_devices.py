@@ -1,6 +1,6 @@
 import pytest
 
-from flashcore_ci.model.devices import ARCHITECTURES, GPUS, KIB, best
+from flashcore_ci.model.devices import ARCHITECTURES, GPUS, KIB, best, most_demanding
 
 
 def test_the_table_has_every_architecture_and_a_gpu_for_each():
@@ -44,4 +44,10 @@ def test_peaks_follow_from_the_number_of_multiprocessors(gpu):
 )
 def test_the_best_architecture_for_a_capability(capability, name):
     found = best(capability)
+    assert (found and found.name) == name
+
+
+@pytest.mark.parametrize(("names", "name"), [(("sm_80", "sm_86"), "sm_86"), (("sm_90a", "sm_90"), "sm_90a"), ((), None)])
+def test_the_architecture_that_the_fewest_gpus_run(names, name):
+    found = most_demanding(names)
     assert (found and found.name) == name

@@ -137,3 +137,17 @@ def test_estimates_are_near_the_times_of_two_measured_shards() -> None:
     assert estimate(Kind.CORRECTNESS, Kind.SANITIZER) == pytest.approx(25.9, abs=1.0)
     assert estimate(Kind.PROFILE) == pytest.approx(19.9, abs=1.0)
     assert estimate(Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE) == pytest.approx(25.9 + 9.5, abs=1.0)
+
+
+def test_a_shard_needs_the_architecture_of_its_own_kernels() -> None:
+    (first,) = PLAN.descriptions
+    assert first.build is not None
+    compiled = dataclasses.replace(first.build.compile, architectures=("sm_90a",))
+    built = dataclasses.replace(first, build=dataclasses.replace(first.build, compile=compiled))
+    other = dataclasses.replace(PLAN.workloads[0], id="other", subject="when-run")
+    when_run = dataclasses.replace(first, subject="when-run", build=None)
+    plan = dataclasses.replace(PLAN, workloads=(*PLAN.workloads, other), descriptions=(built, when_run))
+    foreign = Unit(kind=Kind.TIMING, workload="other")
+    assert shards.architecture_of(plan, UNITS) == "sm_90a"
+    assert shards.architecture_of(plan, (foreign,)) == ""
+    assert shards.architecture_of(plan, (*UNITS, foreign)) == "sm_90a"

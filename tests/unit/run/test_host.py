@@ -13,9 +13,17 @@ from sound_gpu import SOUND
 from flashcore_ci.adapters import git, nvml
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.options import CompileOptions
+from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host
 from flashcore_ci.run.host import has_gpu
 from flashcore_ci.run.request import Request
+
+SHARD = ShardFile(
+    suite="tiny", suite_file="gates/tiny.toml", plan="f" * 64, commit="1" * 40, index=1, count=1,
+    units=(Unit(kind=Kind.TIMING, workload="big"),), parts=("f" * 64,),
+    needs=Needs(gpus=1, architecture="", exclusive=True, seconds=1.0),
+)  # fmt: skip
 
 
 def test_no_driver_no_gpu(tmp_path: Path) -> None:
@@ -71,12 +79,22 @@ def test_a_driver_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_gpu_that_cannot_run_what_was_built_is_refused(architecture: str, capability: str, runs: bool) -> None:
     described = tiny_kernel.description(compile=CompileOptions(architectures=(architecture,)))
     plan, state = replace(make_plan(), descriptions=(described,)), replace(SOUND, compute_capability=capability)
+    shard = replace(SHARD, needs=replace(SHARD.needs, architecture=architecture))
     if runs:
         host.require_architecture(plan, state)
+        host.require_gpu_of(shard, state)
         return
     with pytest.raises(CannotCollectError, match=f"tiny is built for {architecture}, and NVIDIA H200 has compute cap") as caught:
         host.require_architecture(plan, state)
     assert "name this one in [ridge] of gates/tiny.toml" in caught.value.fix
+    with pytest.raises(CannotCollectError, match=f"shard 1 of gates/tiny.toml needs {architecture}, and NVIDIA H200 has comp"):
+        host.require_gpu_of(shard, state)
+    host.require_gpu_of(SHARD, state)
+
+
+def test_an_architecture_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="the architecture 'sm_91' is not known"):
+        replace(SHARD.needs, architecture="sm_91")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ nvmlDeviceGetName = _answers(_device.get("name"))
 nvmlDeviceGetUUID = _uuid
 nvmlSystemGetDriverVersion = _answers(_device.get("driver"))
 nvmlSystemGetCudaDriverVersion = _answers(13000)
-nvmlDeviceGetCudaComputeCapability = _answers((9, 0))
+nvmlDeviceGetCudaComputeCapability = _answers(tuple(map(int, os.environ.get("FAKE_CAPABILITY", "9.0").split("."))))
 nvmlDeviceGetMemoryInfo = _answers(SimpleNamespace(total=_device.get("memory"), used=644939776))
 nvmlDeviceGetComputeMode = _answers(0)
 nvmlDeviceGetEccMode = _answers([1, 1])
