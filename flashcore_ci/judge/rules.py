@@ -12,7 +12,7 @@ from flashcore_ci.judge.stats.common_clock import at_common_clock
 from flashcore_ci.judge.stats.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
-from flashcore_ci.model.metrics import METRICS, SCATTER, Scale, primary_scale
+from flashcore_ci.model.metrics import LINK_BANDWIDTH, LINK_SHARE, METRICS, SCATTER, Scale, primary_scale
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
@@ -107,8 +107,16 @@ def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, 
     if observation.missing is not None:
         return observation.missing, ()
     if gate.statistic is Statistic.VALUE:
-        return observation.reading(gate.metric), ()
+        return _link_share(gate, observation) if gate.metric == LINK_SHARE else observation.reading(gate.metric), ()
     return _relative_std(gate, observation)
+
+
+def _link_share(gate: Gate, observation: Observation) -> Reading:
+    """Return the recorded bandwidth as a share of the link's peak. A share that the evidence claims does not count."""
+    reading = observation.reading(LINK_BANDWIDTH)
+    if isinstance(reading, Missing) or gate.peak is None or reading.unit != METRICS[LINK_BANDWIDTH].unit:
+        return reading
+    return measured(100e9 * reading.value / gate.peak, METRICS[LINK_SHARE].unit)
 
 
 def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:

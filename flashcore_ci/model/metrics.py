@@ -14,7 +14,9 @@ ANCHOR = "anchor"
 """The third side of a comparison: the pinned build that every recorded commit is timed with."""
 MAX_SHARE = 110.0
 """Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
-GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic", "link/bandwidth", "gpus/speedup"})
+LINK_BANDWIDTH, LINK_SHARE = "link/bandwidth", "link/share"
+"""The second is computed from the first, which evidence holds, and from the suite's ``[ridge] link``."""
+GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic", LINK_BANDWIDTH, LINK_SHARE, "gpus/speedup"})
 """What only a group of GPUs has."""
 CASE_METRICS = frozenset({"cases/passed", "cases/wrong", "cases/refused"})
 """What only test cases of another project have."""
@@ -114,7 +116,10 @@ METRICS: dict[str, Metric] = {
         kind=Kind.CORRECTNESS, unit="count", meaning="the number of test cases that are refused by name", lower_is_better=True
     ),
     "link/traffic": Metric(kind=Kind.CORRECTNESS, unit="ratio", meaning="the bytes received over those declared"),
-    "link/bandwidth": Metric(kind=Kind.TIMING, unit="GB/s", meaning="the bandwidth of the messages alone"),
+    LINK_BANDWIDTH: Metric(kind=Kind.TIMING, unit="GB/s", meaning="the bandwidth of the messages alone"),
+    LINK_SHARE: Metric(
+        kind=Kind.TIMING, unit="%", meaning="the bandwidth of the messages alone, of the link's peak", maximum=MAX_SHARE
+    ),
     "gpus/speedup": Metric(kind=Kind.TIMING, unit="ratio", meaning="the time of one GPU over that of the group"),
     **{
         f"{tool}/findings": Metric(

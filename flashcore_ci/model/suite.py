@@ -143,7 +143,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A question about targets that ``on``, ``roofs`` and ``tags`` select (empty: all)."""
+    """A question about targets that ``on``, ``roofs`` and ``tags`` select (empty: all).
+
+    ``peak``: the suite's ceiling in byte/s of which the metric is a share (None: the evidence holds the metric itself).
+    """
 
     id: str
     title: str
@@ -158,6 +161,7 @@ class Gate:
     tags: tuple[str, ...]
     why: str
     owner: str
+    peak: float | None = None
 
 
 FINDING = re.compile(
@@ -186,11 +190,12 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ridge:
-    """A device's datasheet ceilings, in FLOP/s and byte/s."""
+    """A device's datasheet ceilings, in FLOP/s and byte/s. ``link``: of one direction between GPUs (None: not given)."""
 
     device: str
     flops: float
     bandwidth: float
+    link: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

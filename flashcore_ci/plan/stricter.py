@@ -112,8 +112,8 @@ def laxest(entries: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-IGNORED = frozenset({("entry", "source"), ("entry", "dynamic_shared_bytes")})
-"""Where an entry function is, and how much shared memory it takes: no gate has a limit on them."""
+IGNORED = frozenset({("entry", "source"), ("entry", "dynamic_shared_bytes"), ("ridge", "link")})
+"""Where an entry function is, and how much shared memory it takes: no gate has a limit on them. A gate on a share of ``link`` names it itself."""
 
 RULED: dict[tuple[str, str], Callable[[str, Any, Any], bool]] = {("check", "value"): _value, ("gate", "limits"): _rows}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from flashcore_ci.bounded.values import refuse_large, shorten
 from flashcore_ci.model import options
 from flashcore_ci.model.devices import GPUS
 from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.metrics import LINK_SHARE
 from flashcore_ci.model.suite import (
     Accepts,
     Gate,
@@ -78,6 +79,7 @@ def load(path: Path, *, root: Path, runs: bool = True) -> Suite:
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
     waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader, gates)
     ridge = _ridge(head.ridge, reader.problems) if head else None
+    gates = {name: _with_peak(gate, ridge, reader.problems) for name, gate in gates.items()}
     build = top.get("build", {})
     for mistake in options.mistakes(build if isinstance(build, dict) else {}):  # also where the head has other mistakes
         reader.problems.add("build", mistake)
@@ -229,7 +231,16 @@ def _ridge(table: RidgeTable, problems: Problems) -> Ridge | None:
     if flops is None or bandwidth is None:
         problems.add("ridge", f"give flops and bandwidth: {table.device!r} is not a known device{suggest(table.device, GPUS)}")
         return None
-    return Ridge(device=table.device, flops=flops, bandwidth=bandwidth)
+    return Ridge(device=table.device, flops=flops, bandwidth=bandwidth, link=table.link)
+
+
+def _with_peak(gate: Gate, ridge: Ridge | None, problems: Problems) -> Gate:
+    """Name the ceiling of which the gate judges a share."""
+    if gate.metric != LINK_SHARE or ridge is None:
+        return gate
+    if ridge.link is None:
+        problems.add("ridge", f"give link, the byte/s of one direction between GPUs: {gate.id} judges a share of it")
+    return replace(gate, peak=ridge.link)
 
 
 def _accepts(table: AcceptsTable | None) -> Accepts | None:

@@ -52,11 +52,15 @@ class Table(BaseModel):
 
 
 class RidgeTable(Table):
-    """``[ridge]``: the device, and its datasheet for the check of roofs (by default that of ``model/devices.py``)."""
+    """``[ridge]``: the device, and its datasheet for the check of roofs (by default that of ``model/devices.py``).
+
+    ``link``: byte/s of one direction between GPUs, of which ``link/share`` is a share.
+    """
 
     device: Text
     flops: Positive | None = None
     bandwidth: Positive | None = None
+    link: Positive | None = None
 
 
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,9}$")]

@@ -90,6 +90,7 @@ KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
         "device": ("The name of the device.", ""),
         "flops": ("Its peak in FLOP/s.", ""),
         "bandwidth": ("Its peak in byte/s.", ""),
+        "link": ("The peak of one direction between GPUs in byte/s, for `link/share`.", "none"),
     },
     ProtocolTable: {
         "timing_processes": ("Fresh processes that time each workload.", str(PROTOCOL["timing_processes"])),

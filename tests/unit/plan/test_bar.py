@@ -98,6 +98,17 @@ def test_both_digests_depend_on_all_that_differs(tmp_path):
     assert bar.compare(read(tmp_path / "other", looser[2]), base).base != found[0].base
 
 
+def test_the_peak_of_a_link_counts_where_a_gate_judges_a_share_of_it(tmp_path):
+    gate = NEW_GATE.replace("racecheck/findings", "link/share").replace("sanitizer", "timing").replace('"count"', '"%"')
+    gate = gate.replace("racecheck", "link-share").replace("==", ">=").replace("value = 0", "value = 34")
+    faster, slower = (edit(SUITE, ("bandwidth = 4.8e12", f"bandwidth = 4.8e12\nlink = {link}")) for link in ("450e9", "1e9"))
+    assert codes(tmp_path, faster) == codes(tmp_path, faster + gate) == {}
+    base, head = read(tmp_path / "base", faster + gate), read(tmp_path / "head", slower + gate)
+    changes = {change.where: (change.code, change.before) for change in bar.compare(base, head).changes}
+    assert changes["gate link-share"] == (Code.CHECK_LOOSENED, "peak 450000000000.0")
+    assert "ridge" not in changes
+
+
 def test_records_of_one_name_do_not_hide_each_other():
     found = bar._selftest({"defect": [{"name": "a", "gate": "x"}, {"name": "a", "gate": "y"}], "suite": "s", "clean": ["suite"]})
     assert len(found) == 4

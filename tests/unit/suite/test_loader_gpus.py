@@ -64,3 +64,32 @@ def test_a_candidate_that_is_not_trusted_has_one_gpu(read: Read, checkout: Path)
 def test_evidence_of_one_gpu_is_not_that_of_two(read: Read) -> None:
     one, two = (read(with_key(f"gpus = {count}")).workloads[0] for count in (1, 2))
     assert workload_digest(one) != workload_digest(two)
+
+
+SHARE = """
+[[gate]]
+id = "link-share"
+title = "near the link's peak"
+evidence = "timing"
+metric = "link/share"
+rule = ">="
+limits = [{ value = 34, unit = "%" }]
+why = "because"
+owner = "kernels"
+"""
+
+
+def test_a_share_of_the_link_names_its_peak(read: Read) -> None:
+    suite = read((with_key("gpus = 2") + SHARE).replace("bandwidth = 4.8e12", "bandwidth = 4.8e12\nlink = 450e9"))
+    assert suite.ridge.link == 450e9
+    assert {gate.id: gate.peak for gate in suite.gates} == {"finite": None, "link-share": 450e9}
+
+
+def test_a_share_of_an_unknown_link_is_a_mistake(read: Read) -> None:
+    with pytest.raises(SuiteError) as caught:
+        read(with_key("gpus = 2") + SHARE)
+    (problem,) = caught.value.problems
+    assert (
+        problem
+        == "gates/tiny.toml:3: ridge: give link, the byte/s of one direction between GPUs: link-share judges a share of it"
+    )
