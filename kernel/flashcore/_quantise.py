@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from flashcore import _library
+from flashcore import _blocks
 from flashcore._tensors import DTYPES, check_device, current_stream, get_ordinal
 
 RANK, HEAD_DIM, WORD = 4, 128, 32
@@ -69,12 +69,7 @@ def quantise(
         signs=(ctypes.c_uint32 * 4)(*(signs or (0, 0, 0, 0))),
         stream=current_stream(get_ordinal(x)),
     )
-    library = _library.get_library("e4m3")
-    function = library.flashcore_quantise
-    function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int
-    status = function(ctypes.addressof(arguments))
-    if status != _library.OK:
-        _library.refuse(library, status)
+    _blocks.call("flashcore_quantise", arguments)
     return values, scale
 
 

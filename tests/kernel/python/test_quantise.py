@@ -91,3 +91,9 @@ def test_subjects_launch_what_they_build(file: str, extra: dict[str, str]) -> No
 def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(ValueError, match="part: must be one of all, quantise, attention, is 'none'"):
         subject("kernel/subjects/e4m3_quantised.py").problem({**PARAMS, "part": "none"})
+
+
+def test_a_library_without_the_kernel_is_named(bindings: Any, monkeypatch: pytest.MonkeyPatch, rounding: ModuleType) -> None:
+    monkeypatch.setattr(rounding._blocks._library, "get_library", lambda _operation: object())
+    with pytest.raises(bindings.flashcore.LibraryError, match=r"flashcore_quantise: .* gates/fp8-quantise\.toml"):
+        rounding.quantise(make())
