@@ -90,6 +90,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
         sources[COMBINE] = re.sub(rf"\b{entry}(?=_variant\b)", symbol, sources.get(COMBINE) or _read(root, COMBINE))
     sources |= _list_variants(entry, symbol)
     folder = f"build/mutants/{SUBJECT}"
+    _remove_others(root / folder, sources)
     for file, text in sources.items():
         _write(root / folder / file, text)
     original = _load_original(entry).build(root)
@@ -106,6 +107,13 @@ def build(root: pathlib.Path) -> dict[str, Any]:
         "binding": [*original["binding"], _get_file(entry), ENTRIES],
         "entries": [{**specs[names[name]], "symbol": name, "source": f"{folder}/{file}"} for name, file in symbols.items()],
     }
+
+
+def _remove_others(folder: pathlib.Path, kept: Mapping[str, str]) -> None:
+    """Remove what an earlier form of this mutant edited. The compiler would find it before the original."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith(".") and path.relative_to(folder).as_posix() not in kept:
+            path.unlink(missing_ok=True)
 
 
 def _list_variants(entry: str, symbol: str) -> dict[str, str]:

@@ -70,6 +70,15 @@ def test_nothing_is_written_where_nothing_changed(root: Path) -> None:
     assert file.stat().st_mtime_ns == before
 
 
+def test_what_an_earlier_form_of_the_mutant_edited_is_removed(root: Path) -> None:
+    """Its header would come before the original's on the include path."""
+    stale = root / "build/mutants/lse-wrong/include/flashcore/attention/producer.cuh"
+    stale.parent.mkdir(parents=True, exist_ok=True)
+    stale.write_text("#error", encoding="utf-8")
+    subject("lse-wrong").build(root)
+    assert not stale.exists()
+
+
 def test_an_edit_that_does_not_fit_any_more_is_refused(root: Path) -> None:
     file = root / "kernel/include/flashcore/attention/epilogue.cuh"
     text = file.read_text(encoding="utf-8")
