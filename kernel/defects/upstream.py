@@ -1,16 +1,19 @@
 """Subject: FlashAttention-3's own tests on modules with planted defects, and without one (``sound``).
 
-``gates/upstream-defects.toml`` runs them. Each has exactly one wrong value in the results of one feature, or the bug that its function names.
+``gates/upstream-defects.toml`` runs them. Each has exactly one wrong value in the results of one feature, or the bug that its function names,
+or an edit of the package's Python code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import inspect
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
@@ -45,6 +48,16 @@ FEATURES: Mapping[str, Callable[[Call], bool]] = {
 }
 """By name, which calls use the feature."""
 BUGS = ("sound", "refuses", "elsewhere")
+EDITS: Mapping[str, tuple[str, str, str]] = {
+    "left-padding-ignored": ("_kvcache", "padding=cache_leftpad,", "padding=None,"),
+    "left-padding-twice": ("_packed", "used = (lengths - first)", "used = (lengths - 2 * first)"),
+    "batch-index-ignored": (
+        "_kvcache", "return batch_index.view(batch_index.shape[0], 1)", "return torch.arange(len(batch_index)).to(batch_index).view(-1, 1)"
+    ),
+    "rotary-position-late": ("_rotary", "return first.long()[:, None] + offset", "return first.long()[:, None] + offset + 1"),
+    "rotary-other-pairs": ("_kvcache", "interleaved=rotary_interleaved,", "interleaved=not rotary_interleaved,"),
+}  # fmt: skip
+"""By name, a module of the package, a text that it has once, and what replaces it."""
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
@@ -55,8 +68,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Name the kernels of the sound subject."""
-    if params["defect"] not in {*FEATURES, *BUGS}:
-        raise ValueError(f"defect: must be one of {', '.join((*FEATURES, *BUGS))}, is {params['defect']!r}")
+    if params["defect"] not in {*FEATURES, *BUGS, *EDITS}:
+        raise ValueError(f"defect: must be one of {', '.join((*FEATURES, *BUGS, *EDITS))}, is {params['defect']!r}")
     found: dict[str, Any] = sound.problem(params)
     return found
 
@@ -70,6 +83,10 @@ def run_case(case: Any) -> None:
     """Run a test on the functions with the defect."""
     defect, upstream = case
     tests = sound.load_tests()
+    if defect in EDITS:
+        with edit(defect):
+            sound.run_case(upstream)
+        return
     kept = {name: getattr(tests, name) for name in FUNCTIONS}
     try:
         for name, function in kept.items():
@@ -96,6 +113,32 @@ def spoil(function: Any, defect: str) -> Any:
         return found
 
     return spoiled
+
+
+@contextlib.contextmanager
+def edit(defect: str) -> Iterator[None]:
+    """Give the functions of the edited module their changed code, wherever they have been imported, and take it back."""
+    name, old, new = EDITS[defect]
+    module = importlib.import_module(f"flashcore.{name}")
+    assert module.__file__ is not None
+    text = pathlib.Path(module.__file__).read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise ValueError(f"{defect}: flashcore/{name}.py has {old!r} {text.count(old)} times and must have it once. Fix EDITS")
+    changed = dict(vars(module))
+    exec(compile(text.replace(old, new), module.__file__, "exec"), changed)  # noqa: S102 - our own file
+    kept = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType) and value.__module__ == module.__name__
+    }
+    codes = {name: function.__code__ for name, function in kept.items()}
+    try:
+        for name, function in kept.items():
+            function.__code__ = changed[name].__code__
+        yield
+    finally:
+        for name, function in kept.items():
+            function.__code__ = codes[name]
 
 
 def _compute_elsewhere(call: Call) -> Any:
