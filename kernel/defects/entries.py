@@ -80,6 +80,7 @@ ENTRIES = {
     "e4m3-block-columns-kept-permuted": "flashcore_e4m3_block_d128_full",
     "e4m3-packed-scale-of-another": "flashcore_e4m3_fwd_d128_full",
     "e4m3-packed-values-of-the-next": "flashcore_e4m3_fwd_d128_full",
+    "e4m3-packed-odd-block-lost": "flashcore_e4m3_fwd_d128_full",
     "one-stage": "flashcore_attention_fwd_d64_fp16_full",
     "setmaxnreg-ignored": "flashcore_attention_fwd_d64_fp16_full",
     "serialised": "flashcore_attention_fwd_d64_fp16_full",

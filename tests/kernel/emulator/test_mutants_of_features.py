@@ -18,7 +18,7 @@ pytestmark = pytest.mark.nightly
 Case = Attention | Decode | E4m3 | PackedE4m3
 TABLE = tomllib.loads((KERNEL / "defects/mutants.toml").read_text(encoding="utf-8"))
 EDITS = {mutant["name"]: mutant["edits"] for mutant in TABLE["mutant"]}
-SOURCES = {"attention": "attention", "decode": "decode", "e4m3": "e4m3"}
+SOURCES = {"attention": ["attention"], "decode": ["decode"], "e4m3": ["e4m3", "e4m3_varlen"]}
 TRANSPOSE = "flashcore_e4m3_transpose_e4m3"
 CHUNK = Attention(64, 150, 151, causal=True, local=Local(chunk=100), rows=(0, 50, 98, 99, 100, 149))
 CAUGHT: dict[str, Case] = {
@@ -31,8 +31,9 @@ CAUGHT: dict[str, Case] = {
     "appended-key-before": Decode(128, (300, 70), heads=4, sq=3, new_keys=3),
     "e4m3-odd-block-lost": E4m3(20, 300),
     "e4m3-odd-block-of-another-slot": E4m3(20, 300),
+    "e4m3-packed-odd-block-lost": PackedE4m3(128, ((5, 200), (9, 129), (20, 333)), rows=(0, 4, 19)),
 }
-"""A problem that shows the defect, like that of its row in ``gates/defects.toml``."""
+"""A problem that shows the defect, like that of its row in ``gates/defects.toml`` or ``gates/fp8-defects.toml``."""
 HIDDEN: dict[str, tuple[Case, ...]] = {
     "chunk-ignored": (Attention(64, 150, 151, causal=True, local=Local(chunk=200), rows=(0, 149)),),
     "splits-without-maxima": (Decode(128, (300, 70), heads=4, max_ctas=1),),
@@ -41,6 +42,7 @@ HIDDEN: dict[str, tuple[Case, ...]] = {
     "appended-key-before": (Decode(128, (300, 70), heads=4, new_keys=1),),
     "e4m3-odd-block-lost": (E4m3(20, 256), E4m3(20, 500)),
     "e4m3-odd-block-of-another-slot": (E4m3(20, 256), E4m3(20, 500)),
+    "e4m3-packed-odd-block-lost": (PackedE4m3(128, ((5, 200), (9, 129), (20, 400)), rows=(0, 4, 19)),),
 }
 """Problems that do not use the feature, so that the defect has no effect."""
 
@@ -58,11 +60,11 @@ def find_entry(name: str) -> str:
 def load(tmp_path: Path, name: str, *, mutated: bool) -> Library:
     """Build the entry function of a mutant, with its edits or without."""
     entry = find_entry(name)
-    source = SOURCES[entry.split("_")[1]]
+    sources = SOURCES[entry.split("_")[1]]
     edits = EDITS[name] if mutated else []
     changes = {file.removeprefix("include/"): (old, new) for file, old, new in edits}
-    variants = [entry, *([TRANSPOSE] if source == "e4m3" else [])]
-    library = Library(build(tmp_path / f"{name}-{mutated}.so", variants, [source], mutations=changes))
+    variants = [entry, *([TRANSPOSE] if "e4m3" in sources else [])]
+    library = Library(build(tmp_path / f"{name}-{mutated}.so", variants, sources, mutations=changes))
     library.configure(seed=3, multiprocessors=4, races=False)  # a race is not what the gates on values see
     return library
 
