@@ -68,7 +68,10 @@ def serve(name: str, *arguments: Any, door: str = "", **options: Any) -> Any:
         return result
     if is_strict():
         raise RefusalError(f"{reason} (FLASHCORE_STRICT is set, so there is no other kernel)")
-    result = _call_triton(name, arguments, options)
+    try:
+        result = _call_triton(name, arguments, options)
+    except RefusalError as error:
+        raise RefusalError(f"{reason}. The Triton kernel refused: {error}") from error
     if result is None:
         raise RefusalError(reason)
     log_once(door, "the Triton kernel", reason)
@@ -109,7 +112,7 @@ def _get_capability(index: int) -> tuple[int, int]:
 
 
 def _call_triton(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the Triton kernel's result, or None where it serves neither the device nor the arguments."""
+    """Return the Triton kernel's result, or None without Triton. RefusalError if it does not serve the arguments."""
     try:
         from flashcore.doors import fallback
     except ImportError:  # Triton is not installed

@@ -1,175 +1,117 @@
 """Call the Triton kernel with the arguments of FlashCore's functions.
 
-It serves float16 and bfloat16 with head dimensions up to 256, shared key heads, causal masks, windows, caps, sinks, packed sequences, caches
-and pages. It computes no gradient.
+It serves float16, bfloat16 and E4M3 with head dimensions up to 256, shared key heads, causal masks, windows, chunks, caps, sinks, packed
+sequences, and caches: in pages, chosen by index, behind padding, after an append. It computes no gradient.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+import functools
+import importlib
+import inspect
+from typing import Any
 
 import torch
-import triton
 
-from flashcore.doors.triton_kernel import flashcore_triton_forward
+from flashcore._append import append, locate
+from flashcore._fp8 import BYTE
+from flashcore._kvcache import make_table
+from flashcore._rotary import have_positions, rotate
+from flashcore.doors.choice import SERVED, RefusalError
+from flashcore.doors.triton_launch import Problem, Scores, attend, check, get_batch
 
-MAX_HEAD_DIM = 256
-DENSE_RANK = 4
-LOG2_E = math.log2(math.e)
-OLDEST = (8, 0)
-
-
-class Shape(NamedTuple):
-    """A tile of queries by keys, and how Triton runs it."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-
-SHAPES: Mapping[tuple[int, int], tuple[Shape, Shape, Shape]] = {
-    (8, 0): (Shape(128, 64, 4, 3), Shape(128, 64, 8, 3), Shape(64, 32, 4, 2)),
-    (9, 0): (Shape(128, 128, 8, 2), Shape(128, 64, 8, 3), Shape(128, 32, 8, 2)),
-    (10, 0): (Shape(128, 64, 4, 3), Shape(128, 64, 8, 2), Shape(64, 32, 4, 2)),
-}
-"""For head dimensions up to 64, 128 and 256."""
-SMALL = (Shape(128, 64, 4, 2), Shape(128, 32, 8, 2), Shape(64, 16, 4, 2))
-"""For GPUs with 99 KB of shared memory: 8.6, 8.9 and 12.0."""
-SHORT = 16
-
-
-class Problem(NamedTuple):
-    """The arguments that differ between the functions."""
-
-    starts_q: Any = None
-    starts_k: Any = None
-    used_q: Any = None
-    used_k: Any = None
-    table: Any = None
-
-
-def choose_shape(capability: tuple[int, int], head_dim: int, rows: int) -> Shape:
-    """Choose the tile for a GPU."""
-    large = capability[0] == 9 or capability in SHAPES or capability == (10, 3)  # noqa: PLR2004 - Hopper
-    shape = (SHAPES.get((capability[0], 0), SMALL) if large else SMALL)[0 if head_dim <= 64 else 1 if head_dim <= 128 else 2]  # noqa: PLR2004
-    return shape if rows > SHORT else shape._replace(rows=SHORT, warps=4)
+MAX_E4M3 = 448.0
+NAMES = {
+    "softmax_scale": "scale", "window_size": "window", "attention_chunk": "chunk", "return_attn_probs": "return_lse",
+    "return_softmax_lse": "return_lse", "q_descale": "q_scale", "k_descale": "k_scale", "v_descale": "v_scale", "cache_seqlens": "seqused_k",
+}  # fmt: skip
+CACHE_NAMES = {"k_cache": "k", "v_cache": "v", "k": "k_new", "v": "v_new"}
+IGNORED = {
+    "deterministic", "num_splits", "pack_gqa", "sm_margin", "scheduler_metadata", "max_seqlen_k", "max_ctas",
+}  # fmt: skip
+"""They only change how a result is computed."""
+ROTARY = ("rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "max_seqlen_q")
 
 
 def call(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the result, or None for arguments that the kernel does not serve."""
-    if name not in _TRANSLATIONS:  # E4M3
-        return None
-    prepared = _TRANSLATIONS[name](*arguments, **options)
-    if prepared is None:
-        return None
-    tensors, problem, (causal, scale, window, softcap, sinks), out, return_lse = prepared
-    if not is_served(*tensors) or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
-        return None
-    left, right = window or (-1, -1)
-    result = attend(*tensors, problem, scale=scale, sides=(left, 0 if causal else right), softcap=softcap, sinks=sinks, out=out)
+    """Return the result. RefusalError names what the kernel does not serve, before anything is written."""
+    values = _name(name, arguments, options)
+    tensors = tuple(values.pop(key) for key in "qkv")
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise RefusalError("q, k, v: the Triton kernel computes no gradient. Use torch.no_grad()")
+    new = tuple(values.pop(key, None) for key in ("k_new", "v_new"))
+    indices, starts_new = values.pop("cache_batch_idx", None), values.pop("cu_seqlens_k_new", None)
+    problem = Problem(*(values.pop(key, None) for key in Problem._fields))
+    lengths = problem.seqused_k
+    if isinstance(lengths, int):
+        lengths = torch.full((get_batch(tensors[0], problem),), lengths, dtype=torch.int32, device=tensors[0].device)
+    table = problem.page_table if indices is None else make_table(indices, problem.page_table)
+    problem = problem._replace(seqused_k=lengths, page_table=table)
+    turn = {key: values.pop(key, None) for key in ROTARY}
+    scores, out = _take_scores(values), values.pop("out", None)
+    return_lse = values.pop("return_lse", False)
+    for key, value in values.items():
+        if value is not None and (isinstance(value, torch.Tensor) or value):
+            raise RefusalError(f"{key}: the Triton kernel has no such argument")
+    check(tuple(map(_view, tensors)), problem, scores, out)
+    if (new[0] is None) != (new[1] is None) or (new[0] is not None and lengths is None):
+        raise RefusalError("k, v, cache_seqlens: an append needs all three")
+    if turn["rotary_cos"] is not None or turn["rotary_sin"] is not None:
+        tensors, new = _turn(tensors, new, problem, starts_new, scores, turn)
+    q, *caches = map(_view, tensors)
+    if new[0] is not None:
+        rows = [_round(*pair, starts_new) for pair in zip(new, caches, scores.factors[1:], strict=True)]
+        problem = problem._replace(seqused_k=append((caches[0], caches[1]), (rows[0], rows[1]), lengths, table, starts_new))
+    result = attend((q, *caches), problem, scores, out)
     return result if return_lse else result[0]
 
 
-def is_served(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Return whether the kernel serves these tensors."""
-    types = q.dtype in {torch.float16, torch.bfloat16} and q.dtype == k.dtype == v.dtype
-    shapes = q.shape[-1] == k.shape[-1] == v.shape[-1] <= MAX_HEAD_DIM and q.shape[-2] % max(k.shape[-2], 1) == 0
-    device = q.device == k.device == v.device and (q.device.type == "cuda" or triton.knobs.runtime.interpret)
-    modern = q.device.type != "cuda" or torch.cuda.get_device_capability(q.device) >= OLDEST
-    return types and shapes and device and modern and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
+@functools.cache
+def _get_signature(name: str) -> inspect.Signature:
+    module, attribute = SERVED[name]
+    return inspect.signature(getattr(importlib.import_module(module), attribute))
 
 
-def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, problem: Problem, *, scale: float | None, sides: tuple[int, int],
-    softcap: float, sinks: torch.Tensor | None, out: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Launch the kernel. Tensors are (batch, rows, heads, d), packed ones (all rows, heads, d), and pages (pages, keys, heads, d)."""
-    packed, paged = q.dim() < DENSE_RANK, problem.table is not None
-    heads, d = q.shape[-2:]
-    batch = problem.starts_q.shape[0] - 1 if packed else q.shape[0]
-    rows = q.shape[0] if packed else q.shape[1]  # of a sequence at most
-    keys = problem.table.shape[1] * k.shape[1] if paged else k.shape[-3]
-    out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
-    shape = (heads, rows) if packed else (batch, heads, rows)
-    lse = torch.full(shape, -math.inf, dtype=torch.float32, device=q.device)
-    scale = 1 / math.sqrt(d) if scale is None else float(scale)
-    cap = LOG2_E * softcap if softcap else 1.0
-    capability = torch.cuda.get_device_capability(q.device) if q.device.type == "cuda" else (8, 0)
-    tile = choose_shape(capability, d, rows)
-    if not (batch and rows and heads):
-        return out, lse
-    strides = [stride for tensor in (q, k, v, out) for stride in (0, *tensor.stride())[-4:-1]]
-    grid = (triton.cdiv(rows, tile.rows), heads, batch)
-    with torch.cuda.device(q.device) if q.device.type == "cuda" else torch.no_grad():
-        flashcore_triton_forward[grid](
-            q, k, v, out, lse, *(q if tensor is None else tensor for tensor in (sinks, *problem)),
-            scale / softcap if softcap else scale * LOG2_E, cap, *sides, rows, keys, heads // max(k.shape[-2], 1),
-            problem.table.stride(0) if paged else 0, *strides, 0 if packed else lse.stride(0), lse.stride(-2),
-            PACKED_Q=packed, PACKED_K=problem.starts_k is not None, USED_Q=problem.used_q is not None,
-            USED_K=problem.used_k is not None, PAGE=k.shape[1] if paged else 0, LEFT=sides[0] >= 0, RIGHT=sides[1] >= 0,
-            SOFTCAP=bool(softcap), SINKS=sinks is not None, M=tile.rows, N=tile.keys, D=d,
-            WIDTH=max(16, triton.next_power_of_2(d)), num_warps=tile.warps, num_stages=tile.stages,
-        )  # fmt: skip
-    return out, lse
+def _name(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return what was passed, by the names of FlashCore's kernels."""
+    values = _get_signature(name).bind(*arguments, **options).arguments
+    names = NAMES | CACHE_NAMES if name == "flash_attn_with_kvcache" else NAMES
+    return {names.get(key, key): value for key, value in values.items() if key not in IGNORED}
 
 
-def _translate_dense(
-    q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None, return_lse: bool = False, out: Any = None, window: Any = None,
-    softcap: float = 0.0, sinks: Any = None, chunk: int = 0, **others: Any,
-) -> Any:  # fmt: skip
-    if chunk or any(value is not None for value in others.values()):
-        return None
-    return (q, k, v), Problem(), (causal, scale, window, softcap, sinks), out, return_lse
+def _take_scores(values: dict[str, Any]) -> Scores:
+    factors = tuple(values.pop(f"{key}_scale", None) for key in "qkv")
+    given = {key: values.pop(key) for key in Scores._fields if key in values}
+    return Scores(**given, factors=(factors[0], factors[1], factors[2]))
 
 
-def _translate_varlen(
-    q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any = None, *, seqused_q: Any = None, seqused_k: Any = None, page_table: Any = None,
-    **options: Any,
-) -> Any:  # fmt: skip
-    dense = _translate_dense(q, k, v, **options)
-    return dense and (dense[0], Problem(starts_q, starts_k, seqused_q, seqused_k, page_table), *dense[2:])
+def _view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return E4M3 as bytes. PyTorch can index and copy those on every GPU."""
+    return tensor.view(BYTE) if tensor.dtype is torch.float8_e4m3fn else tensor
 
 
-def _rename(options: dict[str, Any]) -> dict[str, Any]:
-    """Drop FlashAttention-3's arguments that only change how a result is computed, and rename others."""
-    names = {"softmax_scale": "scale", "window_size": "window", "return_attn_probs": "return_lse", "return_softmax_lse": "return_lse",
-             "attention_chunk": "chunk"}  # fmt: skip
-    ignored = {"deterministic", "num_splits", "pack_gqa", "sm_margin", "scheduler_metadata", "max_seqlen_q"}
-    return {names.get(name, name): value for name, value in options.items() if name not in ignored}
+def _turn(tensors: Any, new: Any, problem: Problem, starts_new: Any, scores: Scores, given: dict[str, Any]) -> tuple[Any, Any]:
+    """Apply rotary embedding to queries and new keys."""
+    q, k, v = tensors
+    q, k_new = (tensor.view(torch.float8_e4m3fn) if tensor.dtype is BYTE else tensor for tensor in (q, new[0]))
+    capacity = k.shape[1] * (1 if problem.page_table is None else problem.page_table.shape[1])
+    positions = problem.seqused_k if given["rotary_seqlens"] is None else given["rotary_seqlens"]
+    longest = (q.shape[1] if problem.cu_seqlens_q is None else given["max_seqlen_q"], capacity)
+    interleaved = given["rotary_interleaved"]
+    causal = have_positions(scores.causal, scores.window, scores.chunk, longest)
+    q, k_new = rotate(
+        q, k_new, (given["rotary_cos"], given["rotary_sin"]), positions, (problem.cu_seqlens_q, starts_new),
+        interleaved=interleaved is None or interleaved, causal=causal,
+    )  # fmt: skip
+    return (q, k, v), (k_new, new[1])
 
 
-def _translate_func(q: Any, k: Any, v: Any, scale: Any = None, causal: bool = False, **options: Any) -> Any:
-    return _translate_dense(q, k, v, **{"scale": scale, "causal": causal, **_rename(options)})
-
-
-def _translate_varlen_func(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *_longest: int, **options: Any) -> Any:
-    return _translate_varlen(q, k, v, starts_q, starts_k, **_rename(options))
-
-
-def _translate_cache(
-    q: Any, k_cache: Any, v_cache: Any, k: Any = None, v: Any = None, *, cache_seqlens: Any = None, cu_seqlens_q: Any = None, **options: Any
-) -> Any:  # fmt: skip
-    table, options = options.pop("page_table", None), _rename(options)
-    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    if isinstance(cache_seqlens, int):
-        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
-    prepared = _translate_dense(q, k_cache, v_cache, **options)
-    if prepared is None or (cu_seqlens_q is not None and table is None) or (k is not None and not is_served(q, k_cache, v_cache)):
-        return None
-    if k is not None:
-        from flashcore._append import append
-
-        cache_seqlens = append((k_cache, v_cache), (k, v), cache_seqlens, table, None)
-    return prepared[0], Problem(cu_seqlens_q, None, None, cache_seqlens, table), *prepared[2:]
-
-
-_TRANSLATIONS: dict[str, Callable[..., Any]] = {
-    "attention": _translate_dense,
-    "attention_varlen": _translate_varlen,
-    "flash_attn_func": _translate_func,
-    "flash_attn_varlen_func": _translate_varlen_func,
-    "flash_attn_with_kvcache": _translate_cache,
-}
+def _round(rows: torch.Tensor, cache: torch.Tensor, factor: torch.Tensor | None, starts: torch.Tensor | None) -> torch.Tensor:
+    """Return new rows in the type of their cache. For one of E4M3 they are divided by its factor."""
+    rows = _view(rows)
+    if cache.dtype is not BYTE or rows.dtype is BYTE:
+        return rows
+    wide = rows.float()
+    if factor is not None:
+        wide = wide / (factor[:, None] if starts is None else factor[locate(starts, len(rows))[0]])[..., None]
+    return wide.clamp(-MAX_E4M3, MAX_E4M3).to(torch.float8_e4m3fn).view(BYTE)

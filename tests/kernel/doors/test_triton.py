@@ -108,12 +108,18 @@ def test_lengths_of_a_cache(fallback: Any) -> None:
 
 
 def test_what_it_does_not_serve_is_left_to_others(fallback: Any) -> None:
+    from flashcore.doors.choice import RefusalError
+
     q, k, v = draw((2, 8, 4, 16), (2, 8, 2, 16), (2, 8, 2, 16))
-    assert fallback.call("attention", (q.float(), k.float(), v.float()), {}) is None
-    assert fallback.call("attention", (q, k, v), {"chunk": 4}) is None
-    assert fallback.call("attention", (q.requires_grad_(), k, v), {}) is None
     wide = draw((1, 4, 1, 264), (1, 4, 1, 264), (1, 4, 1, 264))
-    assert fallback.call("attention", tuple(wide), {}) is None
+    for tensors, options, reason in (
+        ((q.float(), k.float(), v.float()), {}, "must be float16, bfloat16 or E4M3, are torch.float32"),
+        ((q, k, v), {"loaded_tiles": q}, "^loaded_tiles: "),
+        ((q.clone().requires_grad_(), k, v), {}, "computes no gradient"),
+        (tuple(wide), {}, "d up to 256"),
+    ):
+        with pytest.raises(RefusalError, match=reason):
+            fallback.call("attention", tensors, options)
 
 
 def test_it_serves_what_the_hopper_kernels_refuse(
@@ -131,6 +137,9 @@ def test_it_serves_what_the_hopper_kernels_refuse(
     monkeypatch.setenv("FLASHCORE_STRICT", "1")
     with pytest.raises(kernels.choice.RefusalError, match="q: is refused by the stand-in"):
         functions.flash_attn_func(q, k, v, causal=True)
+    monkeypatch.delenv("FLASHCORE_STRICT")
+    with pytest.raises(kernels.choice.RefusalError, match=r"by the stand-in\. The Triton kernel refused: qv: "):
+        functions.flash_attn_func(q, k, v, qv=q)
 
 
 COMPILE = """
@@ -138,23 +147,26 @@ import sys
 sys.path.insert(0, {kernel!r})
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from flashcore.doors import fallback, triton_kernel
+from flashcore.doors import triton_kernel, triton_launch
 
 names = triton_kernel.flashcore_triton_forward.arg_names
 upper = [name for name in names if name.isupper() and name not in "QKV"]
-floats, pointers = ("scale", "softcap"), {{"Q": "*bf16", "K": "*bf16", "V": "*bf16", "Out": "*bf16", "Lse": "*fp32", "Sinks": "*fp32"}}
-for d, causal, paged in ((64, True, False), (128, True, False), (128, False, True), (256, True, False)):
-    tile = fallback.choose_shape(divmod({arch}, 10), d, 1024)
-    constants = dict.fromkeys(upper, False) | {{"RIGHT": causal, "PAGE": 16 if paged else 0, "M": tile.rows, "N": tile.keys, "D": d, "WIDTH": d}}
+floats, integers = ("scale", "softcap"), ("table", "padding")
+types = {{"Lse": "*fp32", "Sinks": "*fp32", "Factors": "*fp32", "Out": "*bf16"}}
+for d, causal, paged, e4m3 in ((64, 1, 0, 0), (128, 1, 0, 0), (128, 0, 1, 0), (256, 1, 0, 0), (64, 1, 1, 1)):
+    tile = triton_launch.choose_shape(divmod({arch}, 10), d, 1024)
+    constants = dict.fromkeys(upper, False) | {{"RIGHT": causal, "PAGE": 16 * paged, "M": tile.rows, "N": tile.keys, "D": d, "WIDTH": d}}
+    constants |= dict.fromkeys(("LEFT", "CHUNK", "PADDED", "SCALED"), e4m3)  # E4M3 comes with all else that is new
+    pointers = types | dict.fromkeys("QKV", "*u8" if e4m3 else "*bf16")
     signature = {{
-        name: "constexpr" if name in upper else pointers.get(name) or ("fp32" if name in floats else "*i32" if name.startswith(("starts", "used"))
-        or name == "table" else "i32")
+        name: "constexpr" if name in upper else pointers.get(name) or ("fp32" if name in floats else "*i32"
+        if name.startswith(("starts", "used")) or name in integers else "i32")
         for name in names
     }}
     source = ASTSource(triton_kernel.flashcore_triton_forward, signature, constants, {{(i,): [["tt.divisibility", 16]] for i, name in enumerate(names)
         if name in pointers or name.endswith(("_row", "_head", "_batch"))}})
     built = compile(source, target=GPUTarget("cuda", {arch}, 32), options={{"num_warps": tile.warps, "num_stages": tile.stages}})
-    print(d, causal, paged, built.metadata.shared, len(built.asm["cubin"]), flush=True)
+    print(d, causal, paged, e4m3, built.metadata.shared, len(built.asm["cubin"]), flush=True)
 """
 
 
@@ -169,7 +181,7 @@ def test_it_compiles_without_a_gpu(arch: int, tmp_path: Path) -> None:
     }
     printed = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False)
     lines = printed.stdout.split("\n")[:-1]
-    assert len(lines) == 4, printed.stderr[-2000:]
+    assert len(lines) == 5, printed.stderr[-2000:]
     for line in lines:
         shared, size = map(int, line.split()[-2:])
         assert shared <= SHARED_MEMORY[arch] * 1024, line
