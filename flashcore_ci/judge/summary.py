@@ -31,15 +31,15 @@ def headline(verdicts: Sequence[Verdict]) -> str:
     if blocking:
         verb, pronoun = ("blocks", "it") if blocking == 1 else ("block", "they")
         reason = f" because {pronoun} could not be judged" if outcome is Outcome.INCONCLUSIVE else ""
-        return f"{outcome}: {bar}{blocking} of {total} checks {verb} this merge{reason}"
+        return f"{outcome}: {bar}{blocking:,} of {total:,} checks {verb} this merge{reason}"
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
     others = {
         "not passed but advisory": sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts),
         "waived": sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts),
         "deferred to a machine with the GPU": sum(verdict.deferred for verdict in verdicts),
     }
-    rest = "".join(f", {count} {word}" for word, count in others.items() if count)
-    return f"{outcome}: {bar}{passed} of {total} checks passed{rest}"
+    rest = "".join(f", {count:,} {word}" for word, count in others.items() if count)
+    return f"{outcome}: {bar}{passed:,} of {total:,} checks passed{rest}"
 
 
 def _bar(verdicts: Sequence[Verdict]) -> str:

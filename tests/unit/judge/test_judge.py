@@ -5,8 +5,9 @@ import pytest
 from evidence_factories import good_evidence, good_static, with_reading
 from factories import BUILD, FINITE, MEMCHECK, SOL_DRAM, SPILLS, make_check, make_gate, make_limit, make_plan
 from judging import BUILDS, GOOD, NOON, PLAN, judged, only, verdict_on_plan_of, verdict_with
-from report_factories import LIVE
+from report_factories import LIVE, make_verdict
 
+from flashcore_ci.judge.summary import headline
 from flashcore_ci.model.codes import NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
@@ -21,6 +22,13 @@ class TestGreen:
         assert (report.outcome, report.exit_code) == (Outcome.PASS, 0)
         assert report.headline == "PASS: 7 of 7 checks passed"
         assert not any(verdict.blocks or verdict.next_step for verdict in report.verdicts)
+
+    def test_the_headline_writes_thousands_as_the_lines_below_it_do(self):
+        few = make_verdict(outcome=Outcome.FAIL, severity=Severity.ADVISORY, blocks=False)
+        many, blocking = (make_verdict(),) * 2_000, (make_verdict(outcome=Outcome.FAIL, blocks=True),) * 1_500
+        assert headline((*many, few)) == "PASS: 2,000 of 2,001 checks passed, 1 not passed but advisory"
+        assert headline((*many, *(few,) * 1_200)).endswith(", 1,200 not passed but advisory")
+        assert headline((*many, *blocking)) == "FAIL: 1,500 of 3,500 checks block this merge"
 
     def test_the_report_names_what_was_judged(self):
         report = judged(GOOD)
