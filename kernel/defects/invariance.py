@@ -20,6 +20,7 @@ DEFECTS = {
     "pages": "attend_to_pages",
     "pieces": "attend_in_pieces",
     "graph": "attend_in_a_graph",
+    "margin": "attend_with_margin",
 }
 """The function of each defect, and of its way."""
 ALIKE = ("first-value-lost", "rounded-lse", "unwritten-row")  # of every launch

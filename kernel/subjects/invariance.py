@@ -6,6 +6,7 @@ Parameters: ``dtype``, ``h``, ``hkv``, ``sq``, ``d`` and ``input`` of attention.
 - ``pages``: keys and values in pages of several sizes, in random order
 - ``pieces``: queries in pieces that are cut at multiples of 128, over the keys until there
 - ``graph``: a replay of a CUDA graph
+- ``margin``: some multiprocessors left free (``sm_margin``)
 
 Each launch takes the next variant of the way, and every other one the plain call. So the gate of repeated launches compares their bits.
 """
@@ -25,6 +26,7 @@ OTHERS = 700  # rows of the other sequences
 PAGES, PIECES = (1, 16, 48, 64, 256), (128, 384, 512, 1024)
 NEIGHBOURS = ((333, 70), (1, OTHERS), (0, 64))
 MAX_CTAS = 72
+MARGINS = (1, 20, 100)
 Attended = tuple[Any, Any]
 
 
@@ -163,6 +165,18 @@ def attend_in_a_graph(q: Any, k: Any, v: Any) -> Attended:
     return out, lse
 
 
+def attend_with_margin(q: Any, k: Any, v: Any, margin: int) -> Attended:
+    """Attend on fewer multiprocessors, by FlashAttention-3's function."""
+    import flashcore
+    import torch
+
+    starts = torch.tensor((0, len(q)), dtype=torch.int32, device=q.device)
+    out, lse = flashcore.flash_attn_varlen_func(
+        q, k, v, starts, starts, len(q), len(q), causal=True, sm_margin=margin, return_attn_probs=True
+    )
+    return out, lse
+
+
 Variant = Callable[..., Attended]
 
 
@@ -183,7 +197,13 @@ def _graph() -> list[Variant]:
     return [lambda _, *t: attend_in_a_graph(*t)]
 
 
-WAYS: dict[str, Callable[[], list[Variant]]] = {"batch": _batch, "pages": _pages, "pieces": _pieces, "graph": _graph}
+def _margin() -> list[Variant]:
+    return [lambda _, *t, margin=margin: attend_with_margin(*t, margin) for margin in MARGINS]
+
+
+WAYS: dict[str, Callable[[], list[Variant]]] = {
+    "batch": _batch, "pages": _pages, "pieces": _pieces, "graph": _graph, "margin": _margin,
+}  # fmt: skip
 
 
 def _of_attention(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,10 +55,20 @@ def attend_equally(q: Any, k: Any, v: Any, **_options: Any) -> tuple[Any, Any]:
     return torch.stack(out), torch.stack(lse)
 
 
+def attend_as_flashattention(
+    q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *_longest: int, **options: Any
+) -> tuple[Any, Any]:
+    assert options.pop("sm_margin") > 0
+    assert options == {"causal": True, "return_attn_probs": True}
+    return attend_varlen(q, k, v, starts_q, starts_k)
+
+
 @pytest.fixture
 def subject(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("torch")
-    kernels = SimpleNamespace(attention_varlen=attend_varlen, attention=attend_equally)
+    kernels = SimpleNamespace(
+        attention_varlen=attend_varlen, attention=attend_equally, flash_attn_varlen_func=attend_as_flashattention
+    )
     monkeypatch.setitem(sys.modules, "flashcore", kernels)
     module = ModuleType("invariance_defects")
     module.__file__ = str(KERNEL / "defects/invariance.py")
@@ -102,7 +112,7 @@ def list_failing(readings: dict[str, float]) -> set[str]:
     return {gate["id"] for gate in measured if not compare[gate["rule"]](readings[gate["metric"]], gate["limits"][-1]["value"])}
 
 
-@pytest.mark.parametrize("way", ["batch", "pages", "pieces", "graph"])
+@pytest.mark.parametrize("way", ["batch", "pages", "pieces", "graph", "margin"])
 def test_a_defect_of_each_way_shows_in_the_bits_alone(subject: Any, way: str) -> None:
     assert list_failing(measure(subject, way, "sound")) == set()
     readings = measure(subject, way, way)
