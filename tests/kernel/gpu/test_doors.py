@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -228,44 +226,3 @@ def test_continuous_batching(door: Any, name: str) -> None:
     results, names = run(lambda: model.generate_batch(prompts, generation_config=config))
     assert "hopper" in names
     assert [len(result.generated_tokens) for result in results.values()] == [6, 6, 6]
-
-
-def test_the_folder_of_the_kernels_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    if importlib.util.find_spec("kernels") is None:
-        pytest.skip("install kernels==0.16.0")
-    import end_to_end
-    import torch
-
-    monkeypatch.setenv("LOCAL_KERNELS", f"flashcore/fa3={end_to_end.ROOT / 'kernel/hub/build/torch-cuda'}")
-    model = make_model(128)
-    ids = torch.randint(2, 997, (3, 100), device="cuda")
-    with torch.no_grad():
-        expected = model(ids).logits
-        model.set_attn_implementation("flashcore/fa3")
-        actual, names = run(lambda: model(ids).logits)
-    assert names == {"hopper"}
-    assert (actual - expected).abs().max() <= 0.05 * expected.abs().max()
-
-
-def test_xformers() -> None:
-    if importlib.util.find_spec("xformers") is None:
-        pytest.skip("install xformers==0.0.35 without its dependencies")
-    from flashcore.doors import xformers as door
-
-    door.register()
-    from xformers import _cpp_lib
-    from xformers.ops import LowerTriangularMask, memory_efficient_attention
-
-    if not _cpp_lib._built_with_cuda:
-        pytest.skip(
-            "xformers has no CUDA extension here and refuses every kernel: its wheel needs libcudart.so.12 in LD_LIBRARY_PATH"
-        )
-
-    q, k, v = (draw(2, 300, 8, 128, seed=i) for i in range(3))
-    out, names = run(lambda: memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask()))
-    assert names == {"hopper"}
-    exact = exactly(*(tensor.transpose(1, 2) for tensor in (q, k, v)), is_causal=True).transpose(1, 2)
-    assert (out - exact).abs().max() < 2e-2
-    door.unregister()
-    with contextlib.suppress(NotImplementedError):  # this wheel may have no other kernel for this PyTorch
-        assert run(lambda: memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask()))[1] == set()
