@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cache_cases import FEATURES, Case
 from operator_cases import draw
 from test_doors import run
 
@@ -18,13 +19,14 @@ SHAPES = [
     (1, 200, 90, 4, 4, 80),
 ]
 OPTIONS = [
-    {}, {"causal": True}, {"window": (64, 0), "causal": True}, {"window": (40, 30)}, {"softcap": 5.0, "causal": True}, {"sinks": True}
+    {}, {"causal": True}, {"window": (64, 0), "causal": True}, {"window": (40, 30)}, {"softcap": 5.0, "causal": True}, {"sinks": True},
+    {"chunk": 50}, {"chunk": 200, "window": (90, 7)},
 ]  # fmt: skip
 
 
 def compute_exactly(
-    q: Any, k: Any, v: Any, *, causal: bool = False, window: Any = (-1, -1), softcap: float = 0.0, sinks: Any = None
-) -> Any:
+    q: Any, k: Any, v: Any, *, causal: bool = False, window: Any = (-1, -1), softcap: float = 0.0, sinks: Any = None, chunk: int = 0
+) -> Any:  # fmt: skip
     import torch
 
     q, k, v = (tensor.double().transpose(1, 2) for tensor in (q, k, v))
@@ -35,6 +37,8 @@ def compute_exactly(
     i, j = torch.arange(rows, device="cuda")[:, None] + keys - rows, torch.arange(keys, device="cuda")
     left, right = window[0], 0 if causal else window[1]
     seen = (True if left < 0 else j >= i - left) & (True if right < 0 else j <= i + right) & (j >= 0)
+    if chunk:
+        seen = seen & (i >= 0) & (i.div(chunk, rounding_mode="floor") == j // chunk)
     s = s.masked_fill(~seen, -torch.inf)
     if sinks is not None:
         s = torch.cat((s, sinks.double()[None, :, None, None].expand(*s.shape[:3], 1)), -1)
@@ -79,3 +83,46 @@ def test_it_serves_what_the_hopper_kernels_refuse(monkeypatch: pytest.MonkeyPatc
     assert torch.equal(
         functions.flash_attn_func(*(t.contiguous() for t in (q, k, v))).isfinite().all(), torch.tensor(True, device="cuda")
     )
+
+
+LARGE = ["pages index append rotary causal", "e4m3 packed append rotary causal", "e4m3 queries pages packed chunk"]
+
+
+@pytest.mark.parametrize(
+    ("features", "dtype", "d"),
+    [*((each, "bfloat16", 64) for each in FEATURES), *((each, *kind) for each in LARGE for kind in (("float16", 128), ("bfloat16", 256)))],
+)  # fmt: skip
+def test_calls_over_a_cache(features: str, dtype: str, d: int) -> None:
+    from flashcore.doors import fallback
+
+    case = Case(features, dtype, d, "cuda")
+    arguments, options = case.make_arguments()
+    (out, lse), names = run(lambda: fallback.call("flash_attn_with_kvcache", arguments, options))
+    assert names == {"triton"}
+    tolerance = 2e-2 if dtype == "bfloat16" else 4e-3
+    case.check(out, lse, arguments[1:], 4e-2 if "queries" in features else 2 * tolerance if "e4m3" in features else tolerance)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:3], ids=str)
+@pytest.mark.parametrize("options", [{"causal": True}, {"chunk": 130}, {"window": (40, 30)}], ids=str)
+def test_queries_keys_and_values_of_e4m3(shape: Any, options: Any) -> None:
+    import torch
+    from flashcore.doors import fallback
+
+    batch, rows, keys, heads, kv_heads, d = shape
+    sizes = ((rows, heads), (keys, kv_heads), (keys, kv_heads))
+    tensors = [draw(batch, s, h, d, seed=i).to(torch.float8_e4m3fn) for i, (s, h) in enumerate(sizes)]
+    factors = [torch.rand(batch, kv_heads, device="cuda") + 0.5 for _ in range(3)]
+    public = {"chunk": "attention_chunk", "window": "window_size"}
+    given = {public.get(name, name): value for name, value in options.items()}
+    descales = dict(zip(("q_descale", "k_descale", "v_descale"), factors, strict=True))
+    (out, lse), names = run(
+        lambda: fallback.call("flash_attn_func", tuple(tensors), {**given, **descales, "return_attn_probs": True})
+    )
+    assert names == {"triton"}
+    spread = (factors[0].repeat_interleave(heads // kv_heads, 1), *factors[1:])
+    exact, exact_lse = compute_exactly(
+        *(tensor.double() * factor[:, None, :, None] for tensor, factor in zip(tensors, spread, strict=True)), **options
+    )
+    assert (out - exact).abs().max() < 2.5e-2
+    torch.testing.assert_close(lse.double(), exact_lse, rtol=2e-3, atol=2e-3)
