@@ -178,7 +178,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.TOOL_CHANGED: "The tool or its workflow differs from that of the measurement. Run the GPU job on this commit.",
     Code.SUITE_CHANGED: "A file next to the suite differs from that of the measurement. Run the GPU job on this commit.",
     Code.PROJECT_CHANGED: "Dependencies or settings differ from those of the measurement. Run the GPU job on this commit.",
-    Code.SUBJECT_REWRITTEN: "A subject or a binding differs in more than comments. Run the GPU job on this commit.",
+    Code.SUBJECT_REWRITTEN: "A subject differs, or a binding in more than comments. Run the GPU job on this commit.",
     Code.CODE_CHANGED: "Code that a workload runs differs from the measured code. Run the GPU job on this commit.",
     Code.UNKNOWN_CHANGE: "Nothing says that this file cannot change a measurement. Run the GPU job on this commit.",
     Code.BASE_UNMEASURED: "No measurement of the base answers for this commit. Run the GPU job on this commit.",

@@ -28,7 +28,7 @@ PROJECT_FILES = ("pyproject.toml", "*.lock", ".github/locks/*", "*/*.lock", *LOC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """The files that digests cover: C++ sources and headers, bindings, and files whose every token is the question itself."""
+    """The files that digests cover: C++ sources and headers, bindings, subjects, and what is compiled when it runs."""
 
     native: frozenset[str]
     bindings: frozenset[str]
@@ -106,23 +106,21 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry], covered: Co
         is_plain = all(side is None or side.mode == PLAIN for side in sides)
         if not is_plain or not path.isascii() or not path.isprintable() or path in twins:
             yield Change(path=path, code=Code.UNKNOWN_CHANGE, why="is a link, a submodule, executable or oddly named")
+        elif (path in covered.questions or path in covered.exact) and None not in sides:
+            yield Change(path=path, code=Code.SUBJECT_REWRITTEN, why="is a subject, and every byte of it counts")
         elif path in covered and None not in sides:
             yield Change(path=path, code=Code.CODE_CHANGED, why="is under a digest")
         elif not (places.documentation and _is_documentation(path, folders, names, places.suites)):
             yield _named(path, places.suites, is_new=None in sides)
 
 
-def code_change(paths: Collection[str], plan: Plan, covered: Covered, before: Sources, after: Sources) -> Change | None:
-    """Return what more than comments and blanks changed in covered files, Python first, or None."""
-    changed = sorted(path for path in paths if path in covered.exact)
+def code_change(paths: Collection[str], plan: Plan, before: Sources, after: Sources) -> Change | None:
+    """Return what more than comments and blanks changed in sources and bindings, Python first, or None."""
     for one in plan.descriptions:
         files = (one.file, *one.candidate, *(one.build.binding if one.build else ()))
         if before.python_digest(files) != after.python_digest(files):
-            changed += sorted(set(files) & set(paths)) or [one.file]
-    if changed:
-        return Change(
-            path=changed[0], code=Code.SUBJECT_REWRITTEN, why="is a subject or a binding, and more than comments changed"
-        )
+            path = min(set(files) & set(paths), default=one.file)
+            return Change(path=path, code=Code.SUBJECT_REWRITTEN, why="is a binding, and more than comments changed")
     same = all(source_digest(one, before) == source_digest(one, after) for one in plan.descriptions)
     return None if same else Change(path=min(paths), code=Code.CODE_CHANGED, why="has other code")
 

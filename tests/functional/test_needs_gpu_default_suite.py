@@ -19,7 +19,7 @@ from flashcore_ci.store.run import EVIDENCE
 
 RECORDED = "gates/evidence/nvidia-h200-hopper.tar.xz"
 LOCK = ".github/locks/measure.lock"
-PYTHON = "kernel/subjects/e4m3.py"
+SUBJECT, BINDING = "kernel/subjects/e4m3.py", "kernel/flashcore/_kvcache.py"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def decided(repository: Copy, evidence: Path, changed: str, line: str) -> dict[s
         ("docs/start.md", "One more line."),
         ("kernel/README.md", "One more line."),
         ("kernel/src/attention.cu", "// a comment"),
-        (PYTHON, "# a comment"),
+        (BINDING, "# a comment"),
     ],
 )
 def test_documentation_and_comments_need_no_gpu(repository: Copy, measured: Path, changed: str, line: str) -> None:
@@ -78,6 +78,7 @@ def test_documentation_and_comments_need_no_gpu(repository: Copy, measured: Path
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
+        (SUBJECT, "subject-rewritten"),
         ("gates/waivers.toml", "suite-changed"),
         ("gates/baselines/nvidia-h200-580.159.04-not-locked.json", "suite-changed"),
         ("gates/noise/nvidia-h200.json", "suite-changed"),
@@ -87,11 +88,11 @@ def test_documentation_and_comments_need_no_gpu(repository: Copy, measured: Path
         (LOCK, "tool-changed"),
         (".github/workflows/trusted.yml", "tool-changed"),
         ("flashcore_ci/worker/__init__.py", "tool-changed"),
-        (PYTHON, "subject-rewritten"),
+        (BINDING, "subject-rewritten"),
         ("kernel/variants.toml", "unknown-change"),
     ],
 )
 def test_what_a_measurement_rests_on_starts_the_gpu_job(repository: Copy, measured: Path, changed: str, code: str) -> None:
-    found = decided(repository, measured, changed, "A = 1")
+    found = decided(repository, measured, changed, "# a comment" if changed == SUBJECT else "A = 1")
     assert (found["needed"], found["code"], found["only"]) == (True, code, []), found
     assert changed in str(found["reason"])

@@ -10,6 +10,7 @@ from factories import make_plan
 
 from flashcore_ci.adapters.worktree import LINK, SUBMODULE, Entry
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.run import changed_files
@@ -106,8 +107,8 @@ STARTS_GPU: dict[str, tuple[Edit, str]] = {
     "a kernel": (edited("kernel/src/a.cu"), "code-changed"),
     "a header": (edited("kernel/include/a.h"), "code-changed"),
     "a binding": (edited("kernel/flashcore/binding.py"), "code-changed"),
-    "a subject": (edited("kernel/subjects/a.py"), "code-changed"),
-    "a subject that is compiled when it runs": (edited("kernel/subjects/jit.py"), "code-changed"),
+    "a subject": (edited("kernel/subjects/a.py"), "subject-rewritten"),
+    "a subject that is compiled when it runs": (edited("kernel/subjects/jit.py"), "subject-rewritten"),
     "a kernel is gone": (removed("kernel/src/a.cu"), "unknown-change"),
     "a kernel has another name": (moved("kernel/src/a.cu", "kernel/src/b.cu"), "unknown-change"),
     "a subject became documentation": (moved("kernel/subjects/a.py", "docs/a.md"), "unknown-change"),
@@ -172,5 +173,7 @@ def code_change(
             (root / name / path).write_text(text)
         sides.append(Sources(root / name))
     covered = changed_files.covered_by(plan, builds, sides[0])
-    paths = [path for path in before if before[path] != after.get(path)]
-    return changed_files.code_change(paths, plan, covered, *sides)
+    trees = ({path: entry(text) for path, text in files.items()} for files in (before, after))
+    changes = list(changed_files.changes(*trees, covered, PLACES))
+    refused = [change for change in changes if change.code is not Code.CODE_CHANGED]
+    return refused[0] if refused else changed_files.code_change([change.path for change in changes], plan, *sides)

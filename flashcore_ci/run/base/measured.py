@@ -17,7 +17,7 @@ from flashcore_ci.model.verdict import Origin
 from flashcore_ci.run import changed_files
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import statement as statements
-from flashcore_ci.run.changed_files import Change, Covered
+from flashcore_ci.run.changed_files import Change
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import statement as statement_texts
@@ -102,27 +102,25 @@ def compare_commits(found: Measured, base: str, head: str, request: Request) -> 
     places = changed_files.Places(suites=request.suite.parent.as_posix(), documentation=not is_input)
     changes = tuple(changed_files.changes(before, of_head, covered, places))
     refuse((change for change in changes if change.code is not Code.CODE_CHANGED), "")
-    _demand_measured_base(found, base, tuple(changed_files.changes(before, of_base, covered, places)), covered, request)
+    _demand_measured_base(found, base, tuple(changed_files.changes(before, of_base, covered, places)), request)
     return tuple(change.path for change in changes)
 
 
-def _demand_measured_base(found: Measured, base: str, changes: tuple[Change, ...], covered: Covered, request: Request) -> None:
+def _demand_measured_base(found: Measured, base: str, changes: tuple[Change, ...], request: Request) -> None:
     prefix = "the base itself was not measured: "
     refuse((change for change in changes if change.code is not Code.CODE_CHANGED), prefix)
     if changes:
         root = found.scratch / "base"
         git.export(request.root, base, into=root, logs=found.scratch)
         names = tuple(change.path for change in changes)
-        change = changed_files.code_change(names, found.run.plan, covered, Sources(found.root), Sources(root))
+        change = changed_files.code_change(names, found.run.plan, Sources(found.root), Sources(root))
         refuse([change] if change else (), prefix)
 
 
 def code_change(found: Measured, paths: tuple[str, ...], commit: str, request: Request) -> Change | None:
     """Compare covered files of ``commit`` with the measured ones without comments. NeededError if Python differs."""
     git.export(request.root, commit, into=found.head, logs=found.scratch)
-    before, plan = Sources(found.root), found.run.plan
-    covered = changed_files.covered_by(plan, found.run.evidence.builds, before)
-    change = changed_files.code_change(paths, plan, covered, before, Sources(found.head))
+    change = changed_files.code_change(paths, found.run.plan, Sources(found.root), Sources(found.head))
     if change is not None and change.code is not Code.CODE_CHANGED:
         refuse([change], "")
     return change

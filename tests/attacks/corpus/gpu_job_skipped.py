@@ -137,6 +137,7 @@ CLASS = AttackClass(
         _text("a blank between plus signs", "kernel", "int a = b ++ + c;\n", "int a = b + ++ c;\n"),
         _text("a directive that a comment hid", "kernel", "/* x */ int a;\n", "#define int long\nint a;\n"),
         _text("another header", "kernel", '#include "a.h"\n', '#include "b.h"\n'),
+        _text("a comment of a subject", "subject", "A = 1\n", "A = 1  # why\n"),
         _text("a docstring", "subject", '"""a"""\nA = 1\n', '"""b"""\nA = 1\n'),
         _text("other indentation", "subject", "if 1:\n    A = 1\n    B = 1\n", "if 1:\n    A = 1\nB = 1\n"),
         _text("an encoding", "subject", "A = 1\n", "# -*- coding: utf-7 -*-\nA = 1\n"),

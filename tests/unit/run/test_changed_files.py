@@ -94,19 +94,23 @@ def contents() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("kind", "text", "code"),
     [
-        ("python", "A = 1  # why\n", None),
-        ("python", "\nA = 1\n", None),
-        ("python", "A = 2\n", Code.SUBJECT_REWRITTEN),
-        ("python", "A = 1\nimport os\n", Code.SUBJECT_REWRITTEN),
+        ("binding", "A = 1  # why\n", None),
+        ("binding", "\nA = 1\n", None),
+        ("binding", "A = 2\n", Code.SUBJECT_REWRITTEN),
+        ("binding", "A = 1\nimport os\n", Code.SUBJECT_REWRITTEN),
+        ("subject", "A = 1  # why\n", Code.SUBJECT_REWRITTEN),
+        ("subject", "\nA = 1\n", Code.SUBJECT_REWRITTEN),
         ("native", "int a; // why\n", None),
         ("native", "/* why */ int  a;\n", None),
         ("native", "int b;\n", Code.CODE_CHANGED),
         ("native", "#line 3\nint a;\n", Code.CODE_CHANGED),
     ],
 )
-def test_only_comments_and_blanks_are_no_code(tmp_path: Path, kind: str, text: str, code: Code | None) -> None:
+def test_only_comments_and_blanks_are_no_code_and_each_byte_of_a_subject_counts(
+    tmp_path: Path, kind: str, text: str, code: Code | None
+) -> None:
     before = contents()
-    file = PLAN.descriptions[0].file if kind == "python" else SPEC.entries[0].source
+    file = {"subject": PLAN.descriptions[0].file, "binding": SPEC.binding[0], "native": SPEC.entries[0].source}[kind]
     change = changing.code_change(tmp_path, before, {**before, file: text}, PLAN, (make_build(),))
     assert (change.code if change else None) is code
 
