@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.suite import Kind
+
+COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Needs:
     def __post_init__(self) -> None:
         if self.architecture and self.architecture not in ARCHITECTURES:
             raise ValueError(f"the architecture {self.architecture!r} is not known")
+        if self.gpus < 1 or self.seconds < 0:
+            raise ValueError(f"{self.gpus} GPUs for {self.seconds:g} s is impossible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +62,5 @@ class ShardFile:
             raise ValueError("a shard has no unit, or one of them twice")
         if len(self.parts) != self.count:
             raise ValueError(f"a cut into {self.count} shards has {len(self.parts)} parts")
+        if not COMMIT.fullmatch(self.base):  # it names a folder of the base's files
+            raise ValueError(f"the base {self.base!r} is not a commit")
