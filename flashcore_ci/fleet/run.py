@@ -25,8 +25,9 @@ ENGINES: dict[str, Callable[[Request, Path, EngineOptions], Engine]] = {"local":
 
 
 def has_several_gpus(request: Request) -> bool:
-    """Tell whether a live run may use more than one GPU. Locked clocks and a built base are for one."""
-    if not host.is_live(request) or request.base_build is not None or request.lock_clocks is not None:
+    """Tell whether a live run may use more than one GPU. `collect` has no options for what is for one."""
+    for_one = (request.base_build, request.lock_clocks, request.base_python, request.base_toolchain, request.anchor_python)
+    if not host.is_live(request) or request.anchor or any(option is not None for option in for_one):
         return False
     try:
         return len(local.of_one_model()) >= MIN_GPUS

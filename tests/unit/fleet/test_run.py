@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,25 @@ def test_gpus_of_another_model_stay_out(models: tuple[str, ...], together: list[
     assert local.of_one_model() == together
     request = Request(suite=Path("suite.toml"), out=Path("out"), environ={}, live=True)
     assert run.has_several_gpus(request) == (len(together) > 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"anchor": True},
+        {"anchor_python": Path("python3")},
+        {"base_python": Path("python3")},
+        {"base_toolchain": "13.5"},
+        {"base_build": Path("build")},
+        {"lock_clocks": 1500},
+    ],
+)
+def test_what_a_shard_would_ignore_uses_one_gpu(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard had no anchor, and timed the base with the tools of head."""
+    monkeypatch.setattr(local.nvml, "models", lambda: dict.fromkeys("01", "NVIDIA H200"))
+    request = Request(suite=Path("suite.toml"), out=Path("out"), environ={}, live=True)
+    assert run.has_several_gpus(request)
+    assert not run.has_several_gpus(replace(request, **options))
 
 
 class Ray:
