@@ -34,6 +34,7 @@ ENTRIES = {
     "cap-twice": "flashcore_attention_cap_d64_fp16",
     "sink-once-per-split": "flashcore_decode_local_d128_fp16",
     "decode-window-tile-lost": "flashcore_decode_local_d128_fp16",
+    "decode-window-not-skipped": "flashcore_decode_local_d64_fp16",
     "decode-not-capped": "flashcore_decode_local_d128_fp16",
     "decode-page-before": "flashcore_decode_d128_fp16",
     "appended-key-before": "flashcore_decode_d128_fp16",

@@ -5,7 +5,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
-- ``vary``: the launches differ, and must have the same bits: ctas or batch (launches.py)
+- ``vary``: the launches differ, and must have the same bits: ctas or batch (launches.py). ``counted``: loaded key tiles are an output
 - ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
 - ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
@@ -38,8 +38,7 @@ def _load_neighbour(name: str) -> ModuleType:
 
 
 draws, formulas, fp8, sequences, local, launches, package = (_load_neighbour(name) for name in FILES)
-ELEMENT_BYTES, LSE_BYTES = 2, 4
-MARK = 77.0
+ELEMENT_BYTES, LSE_BYTES, MARK = 2, 4, 77.0
 SPARE_PAGES, MAX_PAGE, GARBAGE = 3, 1024, (-1, 2**31 - 1, 12_345_678)
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
@@ -57,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "cache": "",
     "packed": 0,
     "vary": "",
+    "counted": False,
     **local.LIMITS,
     "sinks": "",
 }
@@ -141,7 +141,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
-    options = {**{key: p[key] for key in (*OPTIONS, "flash", "vary", *local.LIMITS)}, **local.draw_sinks(p, generator)}
+    options = {**{key: p[key] for key in (*OPTIONS, "flash", "vary", "counted", *local.LIMITS)}, **local.draw_sinks(p, generator)}
     return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
@@ -156,6 +156,7 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("k", "v")
         if f"{name}_new" in inputs
     }
+    caches |= {"tiles": lse.new_empty(1)} if inputs.get("counted") else {}
     return {"out": torch.empty_like(q, dtype=torch.bfloat16 if fp8.is_fp8(q) else None), "lse": lse, **caches}
 
 
@@ -182,11 +183,14 @@ def _run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
     else:
+        loaded = torch.zeros(1, dtype=torch.int32, device=DEVICE) if inputs.get("counted") else None
         flashcore.decode(
             q, k, v, lengths=inputs["lengths"], page_table=table, k_new=new[0], v_new=new[1], out=outputs["out"], lse=outputs["lse"],
             **{name: inputs[name] for name in OPTIONS}, **{f"{name}_scale": scale for name, scale in scales.items()},
-            **local.options(inputs),
+            **local.options(inputs), loaded_tiles=loaded,
         )  # fmt: skip
+        if loaded is not None:
+            outputs["tiles"].copy_(loaded)
     for name in outputs.keys() & {"k", "v"}:
         outputs[name].copy_(fp8.to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
 
@@ -219,6 +223,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 attend = formulas.formula if exact else formulas.pytorch
                 rows_of_out[rows], rows_of_lse[:, rows] = attend(query[rows], k[:visible], v[:visible])
     appended = {name: fp8.to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
+    appended |= {"tiles": local.count_decoded_tiles(inputs).to(lse.dtype)} if inputs.get("counted") else {}
     return {"out": out, "lse": lse, **appended}
 
 
@@ -287,6 +292,7 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
     sequences.check(p)
     local.check(p)
+    local.check_counted(p)
     if sequences.is_gathered(p) and not (p["packed"] or p["flash"]):
         raise ValueError(f"page: must be 0 or a power of two from 16 on, unless queries are packed, is {p['page']}")
     if not p["hkv"] or p["h"] % p["hkv"]:
