@@ -26,6 +26,8 @@ public:
     static constexpr int kBuffers = kTileN / kColumns;
     static constexpr int kRegisters = kColumns / 2;  // of a product, without the sums
     static constexpr bool kRoundedSums = Tuning::softmax.rounded_sums;
+    template <bool kExactSums>
+    static constexpr bool kLateSums = kExactSums && kRoundedSums;
     static constexpr int kFirstScores = kRegisters + (kRoundedSums ? 4 : 0);  // of the first buffer
     static constexpr int kSteps = kConfig.head_dim / sm90::kMmaKBytes;  // of QK
     static constexpr int kKeySteps = kTileN / sm90::kMmaKBytes;         // of PV
@@ -86,7 +88,8 @@ private:
         for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) iterate<false, kExactSums>(state);
         v_.wait_full(shared_.v_ring);
         ping_pong_.sync();
-        multiply_values<false>();
+        multiply_values<false, kExactSums>(state);
+        add_block_sum<kExactSums>(state);
         store<kExactSums>(state);
     }
 
@@ -94,9 +97,10 @@ private:
     __device__ __forceinline__ void iterate(State& state) {
         --n_block_;
         v_.wait_full(shared_.v_ring);
-        k_.wait_full(shared_.k_ring);
+        if constexpr (!kLateSums<kExactSums>) k_.wait_full(shared_.k_ring);
         ping_pong_.sync();
-        multiply_values<true>();
+        multiply_values<true, kExactSums>(state);
+        add_block_sum<kExactSums>(state);
         finish_qk();
         softmax<kMasked, kExactSums>(state);
     }
@@ -157,10 +161,15 @@ private:
     }
 
     // Adds the products of a KV block to the output. Each buffer that is free again takes scores of the next one.
-    template <bool kThenQk>
-    __device__ __forceinline__ void multiply_values() {
+    template <bool kThenQk, bool kExactSums>
+    __device__ __forceinline__ void multiply_values(State& state) {
         const uint32_t v = value_units();
         issue_pv<0>(v);
+        if constexpr (kLateSums<kExactSums>) {
+            if constexpr (kThenQk) k_.wait_full(shared_.k_ring);  // a branch here keeps ptxas from adding before PV
+            ptx::warpgroup_fence_operand(late_);
+            add_late(late_, state.row_sum);
+        }
         if constexpr (kBuffers > 1 && kProducts > 1) issue_pv<1>(v);
         if constexpr (kBuffers > 1 && kProducts == 1 && kThenQk) issue_qk<1>();
         float value_factor = 1.0f;
@@ -170,6 +179,18 @@ private:
         ping_pong_.arrive_next();
         v_.release(shared_.v_ring, lane_ == 0);
         v_.advance();
+    }
+
+    // While QK runs. The empty instruction keeps the compiler from adding earlier.
+    template <bool kExactSums>
+    __device__ __forceinline__ void add_block_sum(State& state) {
+        if constexpr (kLateSums<kExactSums>) {
+#pragma unroll
+            for (int r = 0; r < kRowsPerLane; ++r) {
+                asm volatile("" : "+f"(block_sum_[r]));
+                state.row_sum[r] += block_sum_[r];
+            }
+        }
     }
 
     template <bool kThenQk, int kProduct>
@@ -240,9 +261,9 @@ private:
                 output_factor_[1] = rescale.factor[1];
             });
         }
-        float block_sum[kRowsPerLane];
-        exponentiate<Tuning, kExactSums, kFirstScores>(buffers_, shift, kBlockScales ? block_factor_ : score_factor_.log2, block_sum, probabilities_);
-        if constexpr (kExactSums) add(state.row_sum, block_sum);
+        const float scale = kBlockScales ? block_factor_ : score_factor_.log2;
+        exponentiate<Tuning, kExactSums, kFirstScores>(buffers_, shift, scale, block_sum_, late_, probabilities_);
+        if constexpr (kExactSums && !kLateSums<kExactSums>) add(state.row_sum, block_sum_);
     }
 
     __device__ __forceinline__ void adjust_scores() {
@@ -418,6 +439,8 @@ private:
     uint32_t probabilities_[kWords];
     float output_[kConfig.head_dim / 2];
     float sums_[kRowsPerLane];  // of rounded probabilities, if those count
+    float block_sum_[kRowsPerLane];  // of the exact probabilities of a KV block
+    float late_[kLateScores];        // those that are not in it
 };
 
 }  // namespace flashcore::attention::e4m3

@@ -187,10 +187,15 @@ __device__ __forceinline__ uint32_t pack_through_half(float first, float second,
     return __byte_perm(low, high, 0x7531);
 }
 
-// A word has four places of one row (attention/value_order.h). The sums are those before rounding.
+// Exact probabilities of a KV block that count in a log-sum-exp only. Nothing waits for their sum, so a part is added later, while
+// tensor cores work.
+constexpr int kLateScores = kScores / 2;
+
+// A word has four places of one row (attention/value_order.h). The sums are those before rounding, without the late ones.
 template <class Tuning, bool kExactSums, int kFirst>
 __device__ __forceinline__ void exponentiate(Scores<kFirst>& scores, const float (&shift)[kRowsPerLane], float scale,
-                                             float (&block_sum)[kRowsPerLane], uint32_t (&probabilities)[kWords]) {
+                                             float (&block_sum)[kRowsPerLane], float (&late)[kLateScores],
+                                             uint32_t (&probabilities)[kWords]) {
     constexpr Softmax kSoftmax = Tuning::softmax;
     constexpr int kOf = 16;
     const float scale_y = scale * (1.0f / kRange);
@@ -207,7 +212,18 @@ __device__ __forceinline__ void exponentiate(Scores<kFirst>& scores, const float
                 p[j] = polynomial ? exp2_polynomial(__saturatef(fmaf(s, scale_y, shift_y[r])))
                                   : ptx::exp2_approx(fmaf(s, scale, shift[r]));
             }
-            if constexpr (kExactSums) {
+            if constexpr (kExactSums && kSoftmax.rounded_sums) {
+#pragma unroll
+                for (int j = 0; j < 4; j += 2) {
+                    const int place = i + 2 * j - (kScores - kLateScores);
+                    if (place >= 0) {
+                        late[place + 2 * r] = p[j];
+                        late[place + 2 * r + 1] = p[j + 1];
+                    } else {
+                        block_sum[r] = i + j == 0 ? p[j] + p[j + 1] : block_sum[r] + (p[j] + p[j + 1]);
+                    }
+                }
+            } else if constexpr (kExactSums) {
                 const float sum = (p[0] + p[1]) + (p[2] + p[3]);
                 block_sum[r] = i == 0 ? sum : block_sum[r] + sum;
             }
@@ -215,6 +231,19 @@ __device__ __forceinline__ void exponentiate(Scores<kFirst>& scores, const float
                 kSoftmax.half_packing ? pack_through_half(p[0], p[1], p[2], p[3]) : ptx::pack_e4m3(p[0], p[1], p[2], p[3]);
         }
     }
+}
+
+__device__ __forceinline__ void add_late(const float (&late)[kLateScores], float (&sum)[kRowsPerLane]) {
+    float part[kRowsPerLane];
+#pragma unroll
+    for (int i = 0; i < kLateScores; i += 4) {
+#pragma unroll
+        for (int r = 0; r < kRowsPerLane; ++r) {
+            const float pair = late[i + 2 * r] + late[i + 2 * r + 1];
+            part[r] = i == 0 ? pair : part[r] + pair;
+        }
+    }
+    add(sum, part);
 }
 
 }  // namespace flashcore::attention::e4m3
