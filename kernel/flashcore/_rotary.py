@@ -77,6 +77,9 @@ def _check(q: torch.Tensor, k: Any, cos: Any, sin: Any) -> None:
         raise ValueError(f"{'rotary_cos' if cos is None else 'rotary_sin'}: is missing. Pass both cosines and sines")
     if k is None:
         raise ValueError("rotary_cos: needs new keys. Pass k and v")
+    for name, rows in (("q", q), ("k", k)):
+        if rows.dtype in {torch.uint8, torch.float8_e4m3fn}:
+            raise NotImplementedError(f"{name}: FlashCore rotates 16-bit rows, not E4M3. Rotate before rounding to E4M3")
     for name, table in (("rotary_cos", cos), ("rotary_sin", sin)):
         check_device(table, q, name)
         if (
