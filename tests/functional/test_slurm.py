@@ -122,16 +122,21 @@ def fleet(machine: Machine) -> subprocess.Popen[str]:
 
 STAND_IN = """#!/bin/sh
 case "$(basename "$0")" in
-squeue) for index in 0 1; do echo "$index $(cat {folder}/state-7_$index) 0 node1"; done ;;
 sbatch)
-  for index in 0 1; do
-    export SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$index
-    for script; do :; done
-    bash "$script" > "$(dirname "$script")/7_$index.out" 2>&1 && echo COMPLETED > {folder}/state-7_$index || echo FAILED > {folder}/state-7_$index
-  done
+  for script; do :; done
+  echo "$script" > {folder}/script
+  echo PENDING | tee {folder}/state-0 > {folder}/state-1
   echo 7 ;;
+squeue)
+  script=$(cat {folder}/script)
+  export SLURM_ARRAY_JOB_ID=7
+  export SLURM_ARRAY_TASK_ID=$(test "$(cat {folder}/state-0)" = PENDING; echo $?)
+  bash "$script" > "$(dirname "$script")/7_$SLURM_ARRAY_TASK_ID.out" 2>&1 && state=COMPLETED || state=FAILED
+  echo $state > {folder}/state-$SLURM_ARRAY_TASK_ID
+  for index in 0 1; do echo "$index $(cat {folder}/state-$index) 0 node1"; done ;;
 esac
 """
+"""Each question of ``squeue`` runs one task to its end, because the tool ends what a command leaves behind."""
 
 
 def test_the_engine_with_a_stand_in_of_slurm(machine: Machine) -> None:
