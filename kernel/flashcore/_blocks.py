@@ -99,7 +99,7 @@ def quantise_blocks(
         transform=signs is not None,
         stream=current_stream(get_ordinal(x)),
     )
-    call("flashcore_quantise_blocks", arguments)
+    _call("flashcore_quantise_blocks", arguments)
     return values, scale
 
 
@@ -139,12 +139,11 @@ def permute_columns(v: torch.Tensor) -> torch.Tensor:
         values=values.data_ptr(),
         stream=current_stream(get_ordinal(v)),
     )
-    call("flashcore_e4m3_permute", arguments)
+    _call("flashcore_e4m3_permute", arguments)
     return values
 
 
-def call(name: str, arguments: ctypes.Structure) -> None:
-    """Launch a function that only the library of gates/fp8-quantise.toml has, or raise LibraryError."""
+def _call(name: str, arguments: ctypes.Structure) -> None:
     library = _library.get_library("e4m3")
     try:
         function = getattr(library, name)

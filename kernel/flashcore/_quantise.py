@@ -69,7 +69,7 @@ def quantise(
         signs=(ctypes.c_uint32 * 4)(*(signs or (0, 0, 0, 0))),
         stream=current_stream(get_ordinal(x)),
     )
-    _blocks.call("flashcore_quantise", arguments)
+    _blocks._call("flashcore_quantise", arguments)  # noqa: SLF001 - which names the suite that builds it
     return values, scale
 
 

@@ -223,7 +223,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 attend = formulas.formula if exact else formulas.pytorch
                 rows_of_out[rows], rows_of_lse[:, rows] = attend(query[rows], k[:visible], v[:visible])
     appended = {name: fp8.to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
-    appended |= {"tiles": local.count_decoded_tiles(inputs).to(lse.dtype)} if inputs.get("counted") else {}
+    appended |= {"tiles": sequences.count_tiles(inputs).to(lse.dtype)} if inputs.get("counted") else {}
     return {"out": out, "lse": lse, **appended}
 
 
@@ -292,7 +292,7 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
     sequences.check(p)
     local.check(p)
-    local.check_counted(p)
+    sequences.check_counted(p)
     if sequences.is_gathered(p) and not (p["packed"] or p["flash"]):
         raise ValueError(f"page: must be 0 or a power of two from 16 on, unless queries are packed, is {p['page']}")
     if not p["hkv"] or p["h"] % p["hkv"]:

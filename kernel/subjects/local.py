@@ -11,7 +11,6 @@ LIMITS: Mapping[str, Any] = {"left": -1, "right": -1, "chunk": 0, "softcap": 0.0
 SINKS = ("", "fp32", "bf16")
 ROWS_AND_KEYS = {64: (192, 128), 128: (128, 128), 256: (128, 64)}
 """Tiles of the prefill, by the largest head dimension (kernel/variants.toml)."""
-DECODE_HEAD_DIM, DECODE_KEYS = 64, 128
 ROWS_WITH_CAP = 128
 
 
@@ -117,22 +116,6 @@ def count_tiles(q: Any, k: Any, limits: Mapping[str, Any]) -> Any:
         seen = [(a, b) for a, b in seen if a < b]
         tiles += -(-seen[-1][1] // keys) - seen[0][0] // keys if seen else 0
     return torch.tensor([b * h * tiles], dtype=torch.float64, device=q.device)
-
-
-def check_counted(p: Mapping[str, Any]) -> None:
-    """ValueError unless the tiles that decode loads can be counted."""
-    is_plain = not any(p[name] for name in ("flash", "packed", "new", "vary"))
-    if p["counted"] and not (is_plain and p["left"] >= 0 and (p["d"], p["hkv"]) == (DECODE_HEAD_DIM, 1)):
-        raise ValueError(f"counted: needs left, d = {DECODE_HEAD_DIM}, hkv = 1 and a plain call, left is {p['left']}")
-
-
-def count_decoded_tiles(inputs: Mapping[str, Any]) -> Any:
-    """Count the key tiles of decode from the first that a query sees. All heads share them."""
-    import torch
-
-    lengths, tile = inputs["lengths"].long(), DECODE_KEYS
-    first = (lengths - inputs["q"].shape[1] - inputs["left"]).clamp(min=0)
-    return ((lengths + tile - 1) // tile - first // tile).sum().reshape(1).to(torch.float32)
 
 
 def _limit(scores: Any, part: slice, offset: int, inputs: Mapping[str, Any]) -> Any:

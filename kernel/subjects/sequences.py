@@ -11,6 +11,7 @@ MIN_TMA_PAGE = 16
 HEAD_DIMS, KERNEL_HEAD_DIMS, FP8_STEP = range(8, 257, 8), (64, 128, 256), 16
 MAX_DRAWN = 64  # queries of a sequence that is left out
 ROW_TILE, WARPGROUP_ROWS, MAX_WARPGROUP_HEAD_DIM = 16, 64, 128  # of decode/config.h
+COUNTED_HEAD_DIM, TILE_KEYS = 64, 128
 
 
 def _make_ragged(b: int, sk: int) -> list[int]:
@@ -125,3 +126,19 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[
         return
     outputs["out"][inputs["left_out"]] = 0
     outputs["lse"][:, inputs["left_out"]] = float("-inf")
+
+
+def check_counted(p: Mapping[str, Any]) -> None:
+    """ValueError unless the tiles that decode loads can be counted."""
+    is_plain = not any(p[name] for name in ("flash", "packed", "new", "vary"))
+    if p["counted"] and not (is_plain and p["left"] >= 0 and (p["d"], p["hkv"]) == (COUNTED_HEAD_DIM, 1)):
+        raise ValueError(f"counted: needs left, d = {COUNTED_HEAD_DIM}, hkv = 1 and a plain call, left is {p['left']}")
+
+
+def count_tiles(inputs: Mapping[str, Any]) -> Any:
+    """Count the key tiles of decode from the first that a query sees. All heads share them."""
+    import torch
+
+    lengths, tile = inputs["lengths"].long(), TILE_KEYS
+    first = (lengths - inputs["q"].shape[1] - inputs["left"]).clamp(min=0)
+    return ((lengths + tile - 1) // tile - first // tile).sum().reshape(1).to(torch.float32)

@@ -36,7 +36,7 @@ def test_the_count_is_that_of_a_list_of_tiles(left: int, sq: int) -> None:
         )
         expected += sum((tile + 1) * TILE > first for tile in range(-(-keys // TILE)))
     inputs = {"lengths": torch.tensor(lengths, dtype=torch.int32), "q": torch.empty(len(lengths), sq, 4, 64), "left": left}
-    assert subject.local.count_decoded_tiles(inputs).tolist() == [expected]
+    assert subject.sequences.count_tiles(inputs).tolist() == [expected]
 
 
 @pytest.mark.parametrize("change", [{"left": -1}, {"d": 128}, {"hkv": 4}, {"flash": True}, {"new": 3, "sq": 3}])
