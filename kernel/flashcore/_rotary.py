@@ -78,8 +78,10 @@ def _check(q: torch.Tensor, k: Any, cos: Any, sin: Any) -> None:
     if k is None:
         raise ValueError("rotary_cos: needs new keys. Pass k and v")
     for name, rows in (("q", q), ("k", k)):
-        if rows.dtype in {torch.uint8, torch.float8_e4m3fn}:
-            raise NotImplementedError(f"{name}: FlashCore rotates 16-bit rows, not E4M3. Rotate before rounding to E4M3")
+        if rows.dtype is torch.uint8:
+            raise NotImplementedError(
+                f"{name}: FlashCore rotates no bytes, which have no sign. Pass a view as torch.float8_e4m3fn"
+            )
     for name, table in (("rotary_cos", cos), ("rotary_sin", sin)):
         check_device(table, q, name)
         if (

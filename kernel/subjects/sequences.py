@@ -136,9 +136,9 @@ def check_counted(p: Mapping[str, Any]) -> None:
 
 
 def count_tiles(inputs: Mapping[str, Any]) -> Any:
-    """Count the key tiles of decode from the first that a query sees. All heads share them."""
+    """Count the key tiles of decode from the first that a query sees, one for a sequence without keys. All heads share them."""
     import torch
 
     lengths, tile = inputs["lengths"].long(), TILE_KEYS
     first = (lengths - inputs["q"].shape[1] - inputs["left"]).clamp(min=0)
-    return ((lengths + tile - 1) // tile - first // tile).sum().reshape(1).to(torch.float32)
+    return ((lengths + tile - 1) // tile - first // tile).clamp(min=1).sum().reshape(1).to(torch.float32)

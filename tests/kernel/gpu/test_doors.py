@@ -18,7 +18,7 @@ def run(function: Callable[[], Any]) -> tuple[Any, set[str]]:
     """Return the result, and which of our kernels ran: ``hopper``, ``triton`` or none."""
     import torch
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as measured:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as measured:
         result = function()
         torch.cuda.synchronize()
     names = {event.key for event in measured.key_averages() if "flashcore" in event.key}
