@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,10 +12,6 @@ from flashcore_ci.adapters import process, worktree
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 TIMEOUT_SECONDS = 30.0
-EXPORT_SECONDS = 300.0
-EXPORT_BYTES = 64 << 20
-"""Bytes of files that one process prints, and at least one file."""
-READ_OBJECTS = 'exec git -C "$0" cat-file --batch <"$1"'
 REAL_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "GIT_OPTIONAL_LOCKS": "0"}
 """Neither replace refs nor grafts put another object in the place of one."""
 KINDS_OF_NAMES = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
@@ -79,9 +74,17 @@ def checkout(root: Path, *, logs: Path, outputs: Collection[Path] = ()) -> Check
 
 def _tree(root: Path, commit: str, logs: Path) -> tuple[dict[str, worktree.Entry], bool]:
     """Return the files of ``commit``, and whether they are all of them and only those. ValueError if git cannot tell."""
-    content = _ask(("git", "-C", str(root), "cat-file", "commit", commit), logs, "git-object")
-    tree = worktree.parse_tree(_ask(worktree.tree_argv(root, commit), logs, "git-tree"))
-    return tree, worktree.is_tree_of(commit, content, tree)
+    if (known := _whole_trees.get((root, commit))) is None:
+        content = _ask(("git", "-C", str(root), "cat-file", "commit", commit), logs, "git-object")
+        known = worktree.parse_tree(_ask(worktree.tree_argv(root, commit), logs, "git-tree"))
+        if not worktree.is_tree_of(commit, content, known):
+            return known, False
+        _whole_trees[root, commit] = known
+    return known, True
+
+
+_whole_trees: dict[tuple[Path, str], dict[str, worktree.Entry]] = {}
+"""What digests prove does not change. A command asks for a few commits, several times each."""
 
 
 def _submodule_changes(top: Path, tree: Mapping[str, worktree.Entry], logs: Path) -> list[str]:
@@ -213,22 +216,6 @@ def touching(root: Path, old: str, new: str, paths: Sequence[str], logs: Path) -
     return frozenset(_ask(argv, logs, "git-touching").decode("ascii").split())
 
 
-def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the new folder ``into``, byte by byte. No attribute leaves out or changes a file."""
-    into.mkdir(parents=True)
-    try:
-        tree = _sound_tree(root, commit, logs)
-        plain = sorted((entry.mode == worktree.LINK, path, entry) for path, entry in tree.items() if entry.size >= 0)
-        sizes = itertools.accumulate(entry.size + 100 for _, _, entry in plain)
-        parts = itertools.groupby(zip(plain, sizes, strict=True), key=lambda each: each[1] // EXPORT_BYTES)
-        for _, part in parts:  # links come last, so that no file is written through one
-            _write([(path, entry) for (_, path, entry), _ in part], root, into, logs)
-        for path in (path for path, entry in tree.items() if entry.mode == worktree.SUBMODULE):
-            (into / path).mkdir(parents=True, exist_ok=True)
-    except ValueError as error:
-        raise CannotCollectError(f"cannot read the files of {short(commit)}: {error}", fix="git fsck") from None
-
-
 def file_at(root: Path, commit: str, path: str, *, logs: Path) -> bytes | None:
     """Return a file of ``commit``, or None if it has none."""
     try:
@@ -240,7 +227,7 @@ def file_at(root: Path, commit: str, path: str, *, logs: Path) -> bytes | None:
 def files_of(root: Path, commit: str, *, logs: Path) -> dict[str, worktree.Entry]:
     """Return every file of ``commit`` with its digest. CannotCollectError unless git's objects are exactly those of the commit."""
     try:
-        return _sound_tree(root, commit, logs)
+        return sound_tree(root, commit, logs)
     except ValueError as error:
         raise CannotCollectError(f"cannot read the files of {short(commit)}: {error}", fix="git fsck") from None
 
@@ -252,35 +239,12 @@ def is_ancestor(root: Path, older: str, newer: str, *, logs: Path) -> bool:
     return bool(parse_commit(older)) and found.returncode == 0
 
 
-def _sound_tree(root: Path, commit: str, logs: Path) -> dict[str, worktree.Entry]:
+def sound_tree(root: Path, commit: str, logs: Path) -> dict[str, worktree.Entry]:
+    """Do as ``files_of``, but raise ValueError."""
     tree, is_whole = _tree(root, commit, logs)
     if not is_whole or any({"", ".", "..", ".git"}.intersection(path.split("/")) for path in tree):
         raise ValueError("git's objects are not those of the commit")
     return tree
-
-
-def _write(files: Sequence[tuple[str, worktree.Entry]], root: Path, into: Path, logs: Path) -> None:
-    """Write these files. ValueError if git does not give the bytes that their digests name."""
-    names = logs / "objects"
-    names.write_text("".join(f"{entry.digest}\n" for _, entry in files), encoding="ascii")
-    argv = ("sh", "-c", READ_OBJECTS, str(root.absolute()), str(names.absolute()))
-    done = process.run(argv, logs=logs, name="git-objects", timeout=EXPORT_SECONDS, env=environment(os.environ))
-    with done.stdout.open("rb") as objects:
-        for path, entry in files:
-            header = objects.readline()
-            data = objects.read(entry.size + 1)[:-1]
-            if (
-                done.returncode
-                or header != f"{entry.digest} blob {entry.size}\n".encode()
-                or not worktree.is_blob(data, entry.digest)
-            ):
-                raise ValueError(f"git does not have {path}")
-            (into / path).parent.mkdir(parents=True, exist_ok=True)
-            if entry.mode == worktree.LINK:
-                (into / path).symlink_to(os.fsdecode(data))
-            else:
-                (into / path).write_bytes(data)
-                (into / path).chmod(0o755 if entry.mode == worktree.EXECUTABLE else 0o644)
 
 
 def differs(root: Path, commit: str, folder: str, *, except_for: str, logs: Path) -> bool:

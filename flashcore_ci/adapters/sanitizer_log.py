@@ -7,7 +7,7 @@ unknown. ``tests/recordings/sanitizer/sentences.tsv`` classifies what the pinned
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
@@ -52,6 +52,7 @@ _LAUNCH_LINE = re.compile(r"Launch #(\d{1,11})(?: \(filtered[^\n]*\))?")
 _LAUNCH = re.compile(
     r"(?m)^Launch #\d{1,11}(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d{1,10}),"
 )
+MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,11 @@ def read_launches(text: str) -> tuple[Launch, ...] | Missing:
         message = f"the tool's list of launches counts {log.total} entries, and {printed} are there"
         return Missing(code=Code.NO_LAUNCH_CHECKED, message=message)
     return launches
+
+
+def marks_of(launches: Sequence[Launch] | Missing) -> list[tuple[int, Launch]]:
+    """Return the places of all marks, to look for them once and not for each workload."""
+    return [] if isinstance(launches, Missing) else [(at, launch) for at, launch in enumerate(launches) if launch.kernel in MARKS]
 
 
 def doubt(log: Log, name: str = "the log") -> Missing:

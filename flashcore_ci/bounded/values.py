@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import cache
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 MAX_CONTAINERS = 200_000
 MAX_VALUES = 1_000_000
@@ -17,6 +21,7 @@ MAX_TEXT = 4096
 """Characters of one text. The longest that is committed has 231."""
 MAX_MESSAGE = 1000
 KINDS: tuple[Any, ...] = (dict, list, str, int)
+_NUMBERS = frozenset({float, int, bool})
 
 
 def loads(data: bytes | str, *, max_text: int = MAX_TEXT) -> Any:
@@ -72,18 +77,28 @@ def refuse_long(value: Any, *, max_text: int = MAX_TEXT) -> None:
 
 def weigh(record: object, limit: int) -> int:
     """Count the characters of all texts in a record, repeated ones too, up to ``limit``. Any other value counts 8."""
-    total, rest = 0, [record]
+    total, rest, read = 0, [record], cast("Callable[[Any], Any]", cache(_parts_of))
     while rest and total < limit:
         item = rest.pop()
         if isinstance(item, str):
             total += len(item) + 8
+        elif isinstance(item, tuple) and _NUMBERS.issuperset(map(type, item)):
+            total += 8 * len(item)
         elif isinstance(item, tuple):
             rest += item
-        elif (fields := getattr(item, "__dataclass_fields__", None)) is not None:
-            rest += [getattr(item, name) for name in fields]
+        elif (parts := read(type(item))) is not None:
+            rest += parts(item)
         else:
             total += 8
     return min(total, limit)
+
+
+def _parts_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Return how to read all fields of a record at once, or None."""
+    names = tuple(getattr(kind, "__dataclass_fields__", ()))
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda item: tuple(getattr(item, name) for name in names)) if is_dataclass(kind) else None
 
 
 def shorten(text: str, limit: int = MAX_MESSAGE) -> str:

@@ -137,7 +137,7 @@ def _modules(name: str, folders: Sequence[str], sources: Sources) -> Iterator[st
 
 
 def _module_files(stem: str, sources: Sources) -> Iterator[str]:
-    yield from (_normal(path, sources) for path in (f"{stem}.py", f"{stem}/__init__.py") if _is_file(path, sources))
+    yield from (_normal(path, sources) for path in (f"{stem}.py", f"{stem}/__init__.py") if sources.is_file(path))
 
 
 def _literal(text: str, folders: Sequence[str], sources: Sources) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _literal(text: str, folders: Sequence[str], sources: Sources) -> Iterator[st
         yield from _module_files(path, sources)
         if "*" in text and ("/" in text or "." in text):
             yield from _matches(folder, text, sources)
-        elif ("." in text or "/" in text) and _is_file(path, sources):
+        elif ("." in text or "/" in text) and sources.is_file(path):
             yield _normal(path, sources)
 
 
@@ -160,13 +160,6 @@ def _matches(folder: str, pattern: str, sources: Sources) -> Iterator[str]:
     except (ValueError, NotImplementedError, IndexError, OSError):
         return
     yield from (path.relative_to(sources.root).as_posix() for path in found[:MAX_MATCHES] if path.is_relative_to(sources.root))
-
-
-def _is_file(path: str, sources: Sources) -> bool:
-    try:
-        return (sources.root / path).is_file() and sources.is_inside(path) and sources.exists(path)  # few names are files
-    except (OSError, ValueError):
-        return False
 
 
 def _normal(path: str, sources: Sources) -> str:

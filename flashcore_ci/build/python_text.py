@@ -19,10 +19,12 @@ _TOKEN = re.compile(
   | (?P<comment>\#[^\n]*)
   | (?P<newline>\n)
   | (?P<word>[0-9A-Za-z_\x80-\U0010ffff]+)
+  | (?P<plain>[ ()\[\]{}:;,.=+*/<>@&|^~!%-]+)
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
+_HARMLESS = frozenset({"comment", "newline", "word", "plain"})
 _NESTED = r"""'[^'\\{}\n]*'|"[^"\\{}\n]*\""""
 _FIELD = rf"""\{{(?:[^{{}}'"\\:\#]++|{_NESTED})*(?::(?:[^{{}}'"\\]++|\{{[^{{}}'"\\:\#]*\}})*)?\}}"""
 _FORMATTED = re.compile(rf"(?:\{{\{{|\}}\}}|\\.|[^{{}}\\]++|{_FIELD})*", re.DOTALL)
@@ -69,7 +71,7 @@ def find_problem(text: str) -> tuple[int, str] | None:
             return text.count("\n", 0, found.end()) + 1, problem
     unix = text.replace("\r\n", "\n")
     for match in _TOKEN.finditer(unix):
-        if problem := _problem_of(match, unix):
+        if match.lastgroup not in _HARMLESS and (problem := _problem_of(match, unix)):
             return unix.count("\n", 0, match.start()) + 1, problem
     return None
 

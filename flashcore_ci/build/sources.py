@@ -26,6 +26,7 @@ class Sources:
         self._header_paths: dict[tuple[str, str], str | None] = {}
         self._inside: dict[str, bool] = {}
         self._includes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        self._is_file: dict[str, bool] = {}
         self._names: dict[str, tuple[tuple[str, bool], ...]] = {}
         self._line_readers: dict[str, bool] = {}
         self._problems: dict[tuple[str, str], Problem] = {}
@@ -41,6 +42,13 @@ class Sources:
     def exists(self, path: str) -> bool:
         """Tell whether this file can be read."""
         return self._read(path) is not None
+
+    def is_file(self, path: str) -> bool:
+        """Tell whether ``path`` is a plain file inside the checkout that can be read."""
+        if path not in self._is_file:
+            found = os.path.isfile(f"{self.root}/{path}")  # noqa: PTH113 - a path object takes as long as the question
+            self._is_file[path] = found and self.is_inside(path) and self.exists(path)
+        return self._is_file[path]
 
     def text(self, path: str) -> str:
         """Return the text, with a replacement for what is not UTF-8."""

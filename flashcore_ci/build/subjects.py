@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -112,6 +113,7 @@ def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
 
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
     problems: list[str] = []
+    imported = functools.cache(lambda path: python_imports.always_imported(path, sources))
     for description in descriptions:
         if (spec := description.build) is None:
             continue
@@ -122,16 +124,16 @@ def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
         strange = (path for path in paths if path not in outside and not _PLAIN_PATH.fullmatch(path))
         problems += [f"{where}: {path!r} is no plain path. A compiler could take it for an option" for path in strange]
         problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
-        problems += _lacking(description.file, spec.binding, sources) if not problems else ()
+        problems += _lacking(description.file, spec.binding, imported) if not problems else ()
     if problems:
         raise SuiteError(tuple(problems))
 
 
-def _lacking(file: str, binding: Sequence[str], sources: Sources) -> Iterator[str]:
+def _lacking(file: str, binding: Sequence[str], imported: Callable[[str], Iterable[str]]) -> Iterator[str]:
     """Yield what a subject imports and does not name: its digests would not cover it, if another subject of a process names it."""
     named = {file, *binding}
     for source in sorted(named):
-        for lacking in python_imports.always_imported(source, sources):
+        for lacking in imported(source):
             if lacking not in named and not lacking.startswith(TOOL):
                 yield f"{file}: build: binding lacks {lacking}, which {source} imports"
 

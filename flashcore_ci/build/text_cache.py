@@ -27,7 +27,7 @@ def cached(read: Callable[[str], T]) -> Callable[[str], T]:
         result = known[0] if known else read(text)
         with lock:
             held -= kept.pop(text, (None, 0))[1]
-            size = sys.getsizeof(text) + sys.getsizeof(result)
+            size = sys.getsizeof(text) + sum(map(sys.getsizeof, result if isinstance(result, tuple) else (result,)))
             kept[text] = result, size
             held += size
             while held > MAX_BYTES:

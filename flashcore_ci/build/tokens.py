@@ -5,7 +5,6 @@ Blanks count, because ``#x`` sees them. ``find_problem`` refuses what would make
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ _TOKEN = re.compile(
   | (?P<open>"(?:[^"\\\n]++|\\[^\n])*|'(?:[^'\\\n]++|\\[^\n])*)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-DF-OQ-Za-df-oq-z_$\x80-\U0010ffff]++|[eEpP])*)
   | (?P<name>[A-Za-z_$\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*)
+  | (?P<plain>[(){}\[\];,<>=*+&|!~?:.^-]+)
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -30,6 +30,7 @@ _TOKEN = re.compile(
 """ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear.
 Runs of plain characters are possessive: a group that repeats once per character takes 400 bytes of memory each."""
 _COMPLETE_RAW = re.compile(r'(?:u8|[uUL])?R"([0-9A-Za-z_]{0,16})\(.*\)\1"', re.DOTALL)
+_BETWEEN, _HARMLESS = frozenset({"blank", "comment", "newline"}), frozenset({"blank", "newline", "number", "plain"})
 _SPLICE = "\\\n"
 _UNSAFE_TEXT = (
     (re.compile(r"\ufeff"), "has a byte order mark"),
@@ -55,27 +56,9 @@ _PLAINLY_ASKED = re.compile(rf"__has_include ?\( ?{_HEADER} ?\)", re.ASCII)
 _DIRECTIVE = re.compile(r"\# ?(\w*)", re.ASCII)
 
 
-@cached
 def canonical(text: str) -> str:
     """Remove comments, and make blanks and line breaks one blank. A directive keeps its line."""
-    parts: list[str] = []
-    line_start, directive = True, False
-    for kind, word, _ in _scan(_unix(text).replace(_SPLICE, "")):
-        if kind in ("blank", "comment", "newline"):
-            ends = directive and kind == "newline"
-            line_start, directive = line_start or kind == "newline", directive and kind != "newline"
-            if ends and parts[-1] == " ":
-                parts.pop()
-            if ends or (parts and parts[-1] not in (" ", "\n")):
-                parts.append("\n" if ends else " ")
-            continue
-        if line_start and word == "#":
-            directive = True
-            if parts and parts[-1] == " ":
-                parts[-1] = "\n"
-        parts.append(word)
-        line_start = False
-    return "".join(parts).rstrip(" \n")
+    return _read(text)[0]
 
 
 def directives(text: str) -> list[str]:
@@ -92,23 +75,49 @@ def includes(text: str) -> tuple[tuple[str, bool], ...]:
     return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in found)
 
 
-@cached
 def find_problem(text: str) -> tuple[int, str] | None:
     """Return the line and the construct that could make other programs look the same, if any."""
     for pattern, problem in _UNSAFE_TEXT:
         if found := pattern.search(text):
             return text.count("\n", 0, found.start()) + 1, problem
+    _, position, problem = _read(text)
     unix = _unix(text)
+    if problem:
+        return _line_of(unix, position), problem
     spliced = unix.replace(_SPLICE, "")
-    scanned = itertools.chain(_scan(spliced), [("", "", 0)])
-    for (kind, word, position), (_, following, _) in itertools.pairwise(scanned):
-        if problem := _problem_of(kind, word, following):
-            return _line_of(unix, position), problem
     forms = (unix, spliced) if 'R"' in unix or 'R"' in spliced else ("", "")
     raws = [[word for kind, word, _ in _scan(form) if kind == "raw"] for form in forms]
     if raws[0] != raws[1] or any("\n" in word for word in raws[0]):
         return 1, "has a raw string over several lines"
     return next(((0, problem) for line in directives(text) if (problem := _problem_of_directive(line))), None)
+
+
+@cached
+def _read(text: str) -> tuple[str, int, str]:
+    """Return the canonical text, and where and what the first problem of a token is, in one pass: a suite has 300 files."""
+    parts: list[str] = []
+    line_start, directive = True, False
+    where, problem = 0, ""
+    spliced = _unix(text).replace(_SPLICE, "")
+    for kind, word, position in _scan(spliced):
+        if kind not in _HARMLESS and not problem:
+            end = position + len(word)
+            where, problem = position, _problem_of(kind, word, spliced[end : end + 1])
+        if kind in _BETWEEN:
+            ends = directive and kind == "newline"
+            line_start, directive = line_start or kind == "newline", directive and kind != "newline"
+            if ends and parts[-1] == " ":
+                parts.pop()
+            if ends or (parts and parts[-1] not in (" ", "\n")):
+                parts.append("\n" if ends else " ")
+            continue
+        if line_start and word == "#":
+            directive = True
+            if parts and parts[-1] == " ":
+                parts[-1] = "\n"
+        parts.append(word)
+        line_start = False
+    return "".join(parts).rstrip(" \n"), where, problem
 
 
 def _problem_of(kind: str, word: str, following: str) -> str:
@@ -120,7 +129,7 @@ def _problem_of(kind: str, word: str, following: str) -> str:
         return "has a comment without an end"
     if kind == "raw" and not _COMPLETE_RAW.fullmatch(word):
         return "has a raw string without an end"
-    return "has a digraph for #" if word == "%" and following.startswith(":") else ""
+    return "has a digraph for #" if word == "%" and following == ":" else ""
 
 
 def _problem_of_name(word: str, following: str) -> str:
@@ -128,7 +137,7 @@ def _problem_of_name(word: str, following: str) -> str:
         return f"uses {word}, whose value does not follow from the code alone"
     if "$" in word:
         return f"has a dollar sign in {word[:80]}"
-    return "has a raw string with an unusual delimiter" if word.endswith("R") and following.startswith('"') else ""
+    return "has a raw string with an unusual delimiter" if word.endswith("R") and following == '"' else ""
 
 
 def _problem_of_directive(line: str) -> str:

@@ -22,12 +22,8 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 LAUNCHES = 2  # the second one finds what the first left behind
-VARIABLES = {
-    **sanitizer.VARIABLES,
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-}  # one allocation per tensor, so that overruns leave its bounds
+VARIABLES = {**sanitizer.VARIABLES, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # one allocation per tensor: overruns leave its bounds
 LAUNCH_LIST = "roll-call"
-MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
 SLOWEST = "racecheck"  # it takes twice as long as the others
@@ -216,16 +212,19 @@ def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> 
     argv = partial(sanitizer.launch_list_argv, tool, kernels=kernels, log=log)
     results = _launch(session, LAUNCH_LIST, workloads, lambda command: argv(command=command))
     launches = sanitizer_log.read_launches(process.read_text(log))
-    return {each.id: results[each.id].missing or between_marks(launches, index) for index, each in enumerate(workloads)}
+    marks = sanitizer_log.marks_of(launches)
+    return {each.id: results[each.id].missing or between_marks(launches, index, marks) for index, each in enumerate(workloads)}
 
 
-def between_marks(launches: Sequence[Launch] | Missing, index: int) -> ObservedLaunches | Missing:
-    """Return the launches between a workload's marks, once each."""
+def between_marks(
+    launches: Sequence[Launch] | Missing, index: int, marks: list[tuple[int, Launch]] | None = None
+) -> ObservedLaunches | Missing:
+    """Return the launches between a workload's marks, once each. ``marks``: those of ``sanitizer_log.marks_of``."""
     if isinstance(launches, Missing):
         return launches
-    marks = [(place, launch) for place, launch in enumerate(launches) if launch.kernel in MARKS]
+    marks = sanitizer_log.marks_of(launches) if marks is None else marks
     here = [(place, launch.kernel) for place, launch in marks if launch.width == index + 1]
-    if [kernel for _, kernel in here] != list(MARKS):
+    if [kernel for _, kernel in here] != list(sanitizer_log.MARKS):
         message = "the tool's list of launches does not hold this workload's marks once"
         return Missing(code=Code.NO_LAUNCH_CHECKED, message=message)
     (first, _), (last, _) = here

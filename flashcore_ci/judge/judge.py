@@ -198,13 +198,10 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
 
 def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> str:
     """Return why a reading does not count for a subject that is not trusted, or ""."""
-    trust = {description.subject: description.trust for description in plan.descriptions}
-    if (
-        trust.get(check.subject) is Trust.FULL
-        or check.scope is not Scope.WORKLOAD
-        or observation.missing is not None
-        or _is_same_code(observation)
-    ):
+    if check.scope is not Scope.WORKLOAD or observation.missing is not None:
+        return ""
+    trust = next((one.trust for one in plan.descriptions if one.subject == check.subject), None)
+    if trust is Trust.FULL or _is_same_code(observation):
         return ""
     return isolation.shortfall(observation.isolation, check.gate.evidence)
 

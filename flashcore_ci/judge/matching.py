@@ -19,7 +19,8 @@ from flashcore_ci.model.identity import (
 )
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
-from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
+from flashcore_ci.model.subject import Problem
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Workload
 from flashcore_ci.model.verdict import Origin
 
 NO_ORIGIN = Origin(kind="none")
@@ -61,9 +62,15 @@ class Matcher:
     max_age_days: float | None = None
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
     _matches: dict[tuple[Kind, str], tuple[MatchedEvidence, ...]] = field(init=False, default_factory=dict)
+    _refusals: dict[tuple[int, Kind], Missing | None] = field(init=False, default_factory=dict)
+    _workloads: dict[str, Workload] = field(init=False)
+    _problems: dict[str, Problem] = field(init=False)
 
     def __post_init__(self) -> None:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
+        problems = [problem for description in self.plan.descriptions for problem in description.problems]
+        self._workloads = {workload.id: workload for workload in reversed(self.plan.workloads)}
+        self._problems = {problem.workload: problem for problem in reversed(problems)}
 
     def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
         """Return the live measurement, else all matching recordings, else one reason."""
@@ -99,7 +106,11 @@ class Matcher:
     def _refusal(self, source: Source, kind: Kind) -> Missing | None:
         if kind in STATIC_KINDS:
             return None
-        return refusal(source.evidence.provenance, kind, self.plan.accepts, as_of=self.as_of, max_age_days=self.max_age_days)
+        key = (id(source), kind)  # of this matcher's own sources, which live as long as it does
+        if key not in self._refusals:
+            provenance, oldest = source.evidence.provenance, self.max_age_days
+            self._refusals[key] = refusal(provenance, kind, self.plan.accepts, as_of=self.as_of, max_age_days=oldest)
+        return self._refusals[key]
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests cover what was measured. Else only live evidence counts."""
@@ -122,9 +133,7 @@ class Matcher:
         return static_identity(kind, build, symbols, self.plan.protocol)
 
     def _expected_of_workload(self, kind: Kind, check: Check, build: BuildEvidence) -> Identity | Missing:
-        workload = next((workload for workload in self.plan.workloads if workload.id == check.target), None)
-        problems = [problem for description in self.plan.descriptions for problem in description.problems]
-        problem = next((problem for problem in problems if problem.workload == check.target), None)
+        workload, problem = self._workloads.get(check.target), self._problems.get(check.target)
         if workload is None or problem is None:
             return Missing(code=Code.INVALID_RESULT, message=f"the plan does not describe {check.target}")
         identity = workload_identity(kind, workload, problem, build, self.plan.protocol)

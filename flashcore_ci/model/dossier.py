@@ -49,7 +49,7 @@ class Dossier:
 
     def observation(self, kind: Kind, target: str) -> Observation | None:
         """Return the observation, if there is one."""
-        return next((o for o in self.observations if (o.kind, o.target) == (kind, target)), None)
+        return next((o for o in self.observations if o.target == target and o.kind is kind), None)
 
     def problem(self, workload: str) -> Problem | None:
         """Return the problem, if declared."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import ExitCode
@@ -32,6 +33,8 @@ MOST_DIGITS = 17
 PLAIN_ERRORS = (0.01, 10_000.0)
 """Errors in this range are written without an exponent."""
 SHORT_COMMIT = 7
+REMEMBERED = 4096
+"""Texts that a report repeats: names, limits and origins."""
 
 
 def headline(report: Report) -> str:
@@ -186,7 +189,7 @@ def speeds(report: Report) -> list[str]:
 
 def is_red(verdict: Verdict) -> bool:
     """Tell whether the check neither passed nor is waived."""
-    return verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
+    return verdict.outcome is Outcome.FAIL or verdict.outcome is Outcome.INCONCLUSIVE
 
 
 def is_advisory(verdict: Verdict) -> bool:
@@ -222,11 +225,13 @@ def plain(text: str) -> str:
     return CODE_SPAN.sub(r"\1", printable(text))
 
 
+@lru_cache(REMEMBERED)
 def printable(text: str) -> str:
     """Escape control characters and lone surrogates, in one line."""
     return _escape_unprintable(" ".join(text.split()))
 
 
+@lru_cache(REMEMBERED)
 def clean_lines(text: str) -> str:
     """Do as ``printable`` does, but keep the lines."""
     return "\n".join(_escape_unprintable(line.expandtabs(4)) for line in text.splitlines())

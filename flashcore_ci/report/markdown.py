@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
@@ -161,6 +162,7 @@ def escape(text: str) -> str:
     return formatting.printable(text).translate(ESCAPES)
 
 
+@lru_cache(formatting.REMEMBERED)
 def prose(text: str) -> str:
     """Escape ``text`` except `code`, in one line."""
     parts = formatting.CODE_SPAN.split(formatting.printable(text))

@@ -78,6 +78,11 @@ def covered_by(plan: Plan, builds: Collection[BuildEvidence], root: Sources) -> 
     )
 
 
+def may_be_documentation(path: str) -> bool:
+    """Tell whether the suffix is that of documentation."""
+    return PurePosixPath(path).suffix in DOCUMENTATION
+
+
 def reads_documentation(covered: Covered, root: Sources) -> bool:
     """Tell whether code, and not a comment or docstring, names a suffix of documentation: then such a file may be an input.
 
@@ -131,7 +136,7 @@ def _is_documentation(path: str, folders: Collection[str], names: Collection[str
     is_place = str(pure.parent) in folders or (pure.parts[0] == DOCS and DOCS in folders)
     is_hidden = any(part.startswith(".") for part in pure.parts)
     is_ours = path.startswith((f"{suites}/", TOOL))
-    return pure.suffix in DOCUMENTATION and is_place and not is_hidden and not is_ours and pure.name.casefold() not in names
+    return may_be_documentation(path) and is_place and not is_hidden and not is_ours and pure.name.casefold() not in names
 
 
 def _named(path: str, suites: str, *, is_new: bool) -> Change:

@@ -50,6 +50,7 @@ class SanitizerFiles:
         self.version = dict(evidence.provenance.tools).get("compute-sanitizer", "")
         self._log = cache(lambda name, check: sanitizer_log.parse(self._text(name), check))
         self._list = cache(lambda name: sanitizer_log.read_launches(self._text(name)))
+        self._marks = cache(lambda name: sanitizer_log.marks_of(self._list(name)))
         self._control = cache(self._missed_control)
 
     def derive(self, observation: Observation, entries: Sequence[str]) -> Derived:
@@ -86,7 +87,7 @@ class SanitizerFiles:
         if name not in self.files:
             return name, _absent(name)
         index = 0 if name == alone else self.targets.index(target)
-        return name, count_checked(between_marks(self._list(name), index), entries)
+        return name, count_checked(between_marks(self._list(name), index, self._marks(name)), entries)
 
     def _missed_control(self, check: str) -> Missing | None:
         """Return why the planted bug of this check was not reported."""

@@ -62,8 +62,9 @@ def require(
             request = by_suite_of_base(request, logs=logs)
     accepts = load_suite(request).accepts
     if statement is not None:
-        statements.demand(evidence, statement, invocation=github.invocation(request.environ))
-    run = read_run(evidence)
+        run = statements.demand(evidence, statement, invocation=github.invocation(request.environ))
+    else:
+        run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
     _refuse((PART_REFUSED,) if run.evidence.is_part else ())
     with scratch_folder() as logs:

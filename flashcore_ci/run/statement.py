@@ -18,7 +18,7 @@ from flashcore_ci.run import github, host, streams
 from flashcore_ci.store import bundle
 from flashcore_ci.store import statement as statements
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.run import files_of, holds, read_run
+from flashcore_ci.store.run import Run, holds, read_run, read_whole
 
 SIGNER = re.compile(r"(https://[\w.:-]+/([\w.-]+/[\w.-]+)/)\.github/workflows/[\w.-]+\.ya?ml@refs/heads/[\w./-]+", re.ASCII)
 FIX = "run the GPU job on this commit, and take the statement and the evidence from one run"
@@ -39,12 +39,13 @@ def write(run: Path, file: Path, environ: Mapping[str, str], *, predicate: Path 
         write_atomically(path, data)
 
 
-def demand(run: Path, file: Path, *, invocation: str = "") -> None:
-    """Raise UnmetError unless ``file`` is the statement of ``run``, by the workflow run ``invocation`` if given."""
+def demand(run: Path, file: Path, *, invocation: str = "") -> Run:
+    """Return ``run``. UnmetError unless ``file`` is its statement, by the workflow run ``invocation`` if given."""
     given = read(file)
-    right = expected(run, invocation=invocation or statements.invocation_of(given))
+    content, right = _read_with_statement(run, invocation or statements.invocation_of(given))
     if problems := statements.differences(given, right):
         raise UnmetError("\n".join(problems), fix=FIX)
+    return content
 
 
 def demand_signed(bundled: Path, file: Path, *, signer: str, invocation: str = "") -> None:
@@ -99,11 +100,15 @@ def _unsigned(path: Path, what: str) -> UnmetError:
 
 def expected(run: Path, *, invocation: str) -> bytes:
     """Return the statement that belongs to ``run``. EvidenceError if it is not whole."""
-    content, files = read_run(run), files_of(run)
+    return _read_with_statement(run, invocation)[1]
+
+
+def _read_with_statement(run: Path, invocation: str) -> tuple[Run, bytes]:
+    content, files = read_whole(run)
     packed = bundle.pack_files(files) if run.is_dir() else run.read_bytes()
     digest = hashlib.sha256(packed).hexdigest()
     lock = toolchain.lock_digest(toolchain.version_with({build.compiler for build in content.evidence.builds}))
-    return statements.statement_of(content, files, bundle=digest, toolchain=lock, invocation=invocation)
+    return content, statements.statement_of(content, files, bundle=digest, toolchain=lock, invocation=invocation)
 
 
 def _refuse_other_commit(run: Path, environ: Mapping[str, str]) -> None:

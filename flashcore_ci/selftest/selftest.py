@@ -21,7 +21,7 @@ from flashcore_ci.selftest import score, slowdowns, tampering
 from flashcore_ci.selftest.good_run import GoodRun
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
-from flashcore_ci.store.run import Run, files_of, read_run
+from flashcore_ci.store.run import Run, read_whole
 from flashcore_ci.suite.loader import load as load_suite
 from flashcore_ci.suite.project import read_project
 
@@ -60,11 +60,11 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: 
         problems = tuple(f'{test.file}: clean: "{glob}" matches no target of {test.suite}' for glob in idle)
         raise SuiteError(problems, fix=f"correct {test.file}")
     progress("tampering with evidence")
-    content = read_run(run)
+    content, files = read_whole(run)
     with scratch_folder() as scratch:
         guard = load_suite(Path.cwd() / test.guard, root=Path.cwd())
         plan, as_of = replace(content.plan, accepts=guard.accepts), content.evidence.provenance.collected_at
-        good = GoodRun(files=files_of(run), run=content, scratch=scratch, plan=plan, judge_plan=partial(_judge, as_of))
+        good = GoodRun(files=files, run=content, scratch=scratch, plan=plan, judge_plan=partial(_judge, as_of))
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     uncontrolled = score.gates_without_a_control(test, report)
     return SelfTestResult(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator
+from pydantic_core import PydanticSerializationError, SchemaValidator, to_json
 
 from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.files import MAX_RECORD
@@ -58,26 +59,27 @@ def encode(record: Any) -> bytes:
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
     text = indented(plain).replace("##[", "\\u0023#[").replace("##vso[", "\\u0023#vso[")
-    return (UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n").encode("utf-8", errors="replace")
+    if not text.isascii() or "\x7f" in text:
+        text = UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return f"{text}\n".encode(errors="replace")
 
 
-def indented(value: Any, line: str = "\n") -> str:
-    """Write JSON as ``json.dumps`` does with ``indent=1``. Containers without another are written by C, so it takes half the time."""
-    if type(value) not in CONTAINERS or not value:
-        return _encoder(line).encode(value)
-    inner, is_table = f"{line} ", type(value) is dict
-    if CONTAINERS.isdisjoint(map(type, value.values() if is_table else value)):
-        body = _encoder(inner).encode(value)[1:-1]
-    elif is_table:
-        body = f",{inner}".join([f"{_encoder(line).encode(key)}: {indented(item, inner)}" for key, item in value.items()])
-    else:
-        body = f",{inner}".join([indented(item, inner) for item in value])
-    return f"{{{inner}{body}{line}}}" if is_table else f"[{inner}{body}{line}]"
+def indented(plain: Any) -> str:
+    """Write a list or a table as ``json.dumps`` does with ``indent=1``. Rust takes a tenth of the time, and writes some numbers otherwise."""
+    try:
+        text = to_json(plain, indent=1).decode("utf-8")
+    except PydanticSerializationError:  # half of a surrogate pair
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False, indent=1)
+    parts, done = [], 0
+    for end in sorted(found.end() for pattern in _OTHER_NUMBERS for found in pattern.finditer(text)):
+        start = text.rfind(" ", done, end) + 1
+        parts += [text[done:start], json.dumps(float(text[start:end]), allow_nan=False)]
+        done = end
+    return "".join((*parts, text[done:]))
 
 
-@cache
-def _encoder(line: str) -> json.JSONEncoder:
-    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(f",{line}", ": "))
+_OTHER_NUMBERS = tuple(re.compile(rf"{end}(?=,?\n)") for end in ("e-?[0-9]+", "0\\.0000[0-9]*", "NaN", "Infinity"))
+"""At the end of a line, where a text has its quotation mark. Each begins with plain characters, so most of the text is skipped."""
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:

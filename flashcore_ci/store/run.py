@@ -91,31 +91,37 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
 
 def read_run(path: Path, verified: Callable[[dict[str, bytes]], object] | None = None) -> Run:
     """Read a run folder or bundle. EvidenceError if any byte was altered. ``verified`` gets the files before records are decoded."""
+    return read_whole(path, verified)[0]
+
+
+def read_whole(path: Path, verified: Callable[[dict[str, bytes]], object] | None = None) -> tuple[Run, dict[str, bytes]]:
+    """Do as ``read_run``, and return every file of the same run too."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
         for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
             raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove the files that are not of this run")
-        content = verify_files(_read(path, MANIFEST, MAX_RECORD), names, _reader(path), where=where)
+        manifest, read = _read(path, MANIFEST, MAX_RECORD), _reader(path)
     else:
         packed = bundle.unpack(path)
-        manifest = packed.pop(MANIFEST, None)
-        if manifest is None:
+        manifest, names, read = packed.pop(MANIFEST, b""), set(packed), packed.__getitem__
+        if not manifest:
             raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
-        content = verify_files(manifest, packed, packed.__getitem__, where=where)
+    content = verify_files(manifest, names, read, where=where)
     files = {name: data for name, data in content.items() if name not in RUN_FILES}
     if verified is not None:
         verified(files)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
     plan, digest = _plan(content[PLAN], where=f"{where}/{PLAN}")
-    return Run(
+    run = Run(
         plan=plan,
         plan_digest=digest,
         evidence=legacy.decode_v1(content[EVIDENCE], plan, where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
         is_v1=is_v1,
         files=files,
     )
+    return run, {MANIFEST: manifest, **content}
 
 
 def decode_plan(data: bytes, *, where: str) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from flashcore_ci.report import formatting
 
@@ -77,8 +78,13 @@ def number(value: float) -> str:
 
 
 def _attribute(key: str, value: str | float) -> str:
+    shown = value if isinstance(value, str) else number(value)
+    return f' {_attribute_name(key)}="{text(shown)}"'
+
+
+@cache
+def _attribute_name(key: str) -> str:
     name = key.rstrip("_").replace("_", "-")
     if not NAME.fullmatch(name):
         raise ValueError(f"{key!r} is not an attribute name")
-    shown = value if isinstance(value, str) else number(value)
-    return f' {name}="{text(shown)}"'
+    return name

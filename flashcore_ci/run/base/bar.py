@@ -10,7 +10,7 @@ from pathlib import Path
 
 import flashcore_ci
 from flashcore_ci import __version__
-from flashcore_ci.adapters import git, process
+from flashcore_ci.adapters import git, git_export, process
 from flashcore_ci.judge.bar import accepted_by
 from flashcore_ci.model.bar import Acceptance, BarDifference
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
@@ -57,7 +57,7 @@ def compare_bar(commit: str, request: Request, progress: Progress, *, scratch: P
     """Compare the suite of ``commit`` with this checkout's. Files of ``commit`` come from git, never from a cache."""
     progress(f"comparing the suite with that of {git.short(commit)}")
     base = scratch / "base"
-    git.export(request.repository, commit, into=base, logs=scratch)
+    git_export.export(request.repository, commit, into=base, logs=scratch)
     tool = tool_of(base, request.root)
     acceptances = new_acceptances(base, request.root, request.suite)  # before head's subjects run, which could change files
     difference = _ask(tool, base, request, scratch)

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from flashcore_ci.adapters import clock, git
+from flashcore_ci.adapters import clock, git, git_export
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.run.request import Request
@@ -34,7 +34,7 @@ def check_out(
         tree.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{git.short(commit)}-", dir=tree.parent) as new:
             files = Path(new) / "files"
-            git.export(request.repository, commit, into=files, logs=scratch)
+            git_export.export(request.repository, commit, into=files, logs=scratch)
             for name in other_files:
                 _refuse_link(files, name, commit)
                 (files / name).parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci import __version__
-from flashcore_ci.adapters import git
+from flashcore_ci.adapters import git, git_export
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
@@ -21,7 +21,7 @@ from flashcore_ci.run.changed_files import Change
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import statement as statement_texts
-from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.store.run import Run
 
 SHOWN = 3
 """Changed files that a reason names."""
@@ -54,6 +54,11 @@ class Measured:
         return self.scratch / "head"
 
     @property
+    def exported(self) -> tuple[str, Path]:
+        """The measured commit and its files, for other commits with the same ones."""
+        return self.measurement.commit, self.root
+
+    @property
     def source(self) -> Source:
         """The run as evidence. Its origin names the measurement."""
         return replace(recorded.source_of(self.run), origin=Origin(kind="recorded", detail=self.measurement.describe()))
@@ -61,8 +66,7 @@ class Measured:
 
 def read_measured(evidence: Path, statement: Path, scratch: Path) -> Measured:
     """Read evidence with its statement. NeededError if it is not one whole clean measurement by this version."""
-    statements.demand(evidence, statement)
-    run = read_run(evidence)
+    run = statements.demand(evidence, statement)
     invocation = statement_texts.invocation_of(statements.read(statement))
     if why := refusal(run, invocation):
         raise NeededError(Code.BASE_UNMEASURED, f"the base's evidence does not count: {why}")
@@ -95,10 +99,11 @@ def compare_commits(found: Measured, base: str, head: str, request: Request) -> 
     if not git.is_ancestor(request.root, measured, base, logs=logs):
         raise NeededError(Code.BASE_UNMEASURED, f"the evidence is of {git.short(measured)}, which the base does not contain")
     before, of_base, of_head = (git.files_of(request.root, commit, logs=logs) for commit in (measured, base, head))
-    git.export(request.root, measured, into=found.root, logs=logs)
+    git_export.export(request.root, measured, into=found.root, logs=logs)
     sources = Sources(found.root)
     covered = changed_files.covered_by(found.run.plan, found.run.evidence.builds, sources)
-    is_input = changed_files.reads_documentation(covered, sources)
+    changed = {path for side in (of_base, of_head) for path, _ in before.items() ^ side.items()}
+    is_input = any(map(changed_files.may_be_documentation, changed)) and changed_files.reads_documentation(covered, sources)
     places = changed_files.Places(suites=request.suite.parent.as_posix(), documentation=not is_input)
     changes = tuple(changed_files.changes(before, of_head, covered, places))
     refuse((change for change in changes if change.code is not Code.CODE_CHANGED), "")
@@ -111,7 +116,7 @@ def _demand_measured_base(found: Measured, base: str, changes: tuple[Change, ...
     refuse((change for change in changes if change.code is not Code.CODE_CHANGED), prefix)
     if changes:
         root = found.scratch / "base"
-        git.export(request.root, base, into=root, logs=found.scratch)
+        git_export.export(request.root, base, into=root, logs=found.scratch, other=found.exported)
         names = tuple(change.path for change in changes)
         change = changed_files.code_change(names, found.run.plan, Sources(found.root), Sources(root))
         refuse([change] if change else (), prefix)
@@ -119,7 +124,7 @@ def _demand_measured_base(found: Measured, base: str, changes: tuple[Change, ...
 
 def code_change(found: Measured, paths: tuple[str, ...], commit: str, request: Request) -> Change | None:
     """Compare covered files of ``commit`` with the measured ones without comments. NeededError if Python differs."""
-    git.export(request.root, commit, into=found.head, logs=found.scratch)
+    git_export.export(request.root, commit, into=found.head, logs=found.scratch, other=found.exported)
     change = changed_files.code_change(paths, found.run.plan, Sources(found.root), Sources(found.head))
     if change is not None and change.code is not Code.CODE_CHANGED:
         refuse([change], "")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flashcore_ci.adapters import git
+from flashcore_ci.adapters import git, git_export
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.collect.describe import describe
@@ -136,7 +136,7 @@ def _prepare(
     names: tuple[str, ...], commit: str, request: Request, progress: Progress, scratch: Path
 ) -> tuple[Suite, SecondJudgement]:
     base = scratch / "base"
-    git.export(request.repository, commit, into=base, logs=scratch)
+    git_export.export(request.repository, commit, into=base, logs=scratch)
     suite = load(base / request.suite, root=base)
     part = _only(suite, names)
     known = {subject.name for subject in part.subjects}

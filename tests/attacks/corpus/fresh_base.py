@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from attacking import Attack, AttackClass
 
-from flashcore_ci.adapters import git, process
+from flashcore_ci.adapters import git, git_export, process
 from flashcore_ci.model.errors import FlashcoreError
 
 FILES = {
@@ -74,7 +74,7 @@ def attributes(line: str, *, place: str = ".gitattributes", settings: Sequence[s
             run(top, "config", *setting.split("=", 1))
         (folder / "logs").mkdir()
         try:
-            git.export(top, commit, into=folder / "base", logs=folder / "logs")
+            git_export.export(top, commit, into=folder / "base", logs=folder / "logs")
         except FlashcoreError:
             return False
         found = {name: (folder / "base" / name) for name in FILES}

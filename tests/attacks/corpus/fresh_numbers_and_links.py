@@ -78,7 +78,7 @@ def commit(name: str, link: Callable[[Path, Path], object]) -> Attack:
             link(into, theirs)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkout.git, "export", export)
+            patch.setattr(checkout.git_export, "export", export)
             request = Request(suite=Path("s.toml"), out=folder, environ={"FLASHCORE_CI_HOME": str(folder / "home")})
             with contextlib.suppress(FlashcoreError):
                 checkout.check_out(COMMIT, request, folder, other_files=(NAME,), other=base)

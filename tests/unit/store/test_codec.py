@@ -38,7 +38,15 @@ SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
 
 @given(st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)))
 def test_json_is_indented_as_the_standard_library_does(value):
-    assert indented(value) == json.dumps(value, indent=1, ensure_ascii=False)
+    assert indented([value]) == json.dumps([value], indent=1, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "number", [1e-05, -1.5e-05, 0.0001, 0.00012, 9.9e-05, 1e15, 1e16, -1.25e22, 10.00001, 5e-324, -0.0, 10**30]
+)
+def test_a_number_is_written_as_the_standard_library_does(number):
+    value = {"a": number, "b": [number], f'": {number}': f" {number}"}
+    assert indented(value) == json.dumps(value, indent=1)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

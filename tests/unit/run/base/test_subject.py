@@ -65,7 +65,7 @@ def test_a_file_that_is_its_own_kernel_is_not_judged_by_the_bases(tmp_path):
 def test_a_file_that_is_its_own_kernel_is_not_measured_again(tmp_path, monkeypatch):
     side = read(tmp_path / "base")
     jit = (replace(describe(("edge",)), build=None),)
-    monkeypatch.setattr(subject.git, "export", lambda *_, **__: None)
+    monkeypatch.setattr(subject.git_export, "export", lambda *_, **__: None)
     monkeypatch.setattr(subject, "load", lambda *_, **__: side.suite)
     monkeypatch.setattr(subject, "describe", lambda *_, **__: jit)
     assert prepared(COMPARED).plan is None
