@@ -76,7 +76,7 @@ class Fleet:
             self._give_up(ended, ended.lost)
             return
         why = ended.failure or ended.lost or self._keep(task)
-        self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=shorten(why)))
+        self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=shorten(why), shard_index=task.shard.index))
         if ended.failure:
             self._give_up(ended, f"{ended.gpu}: {ended.failure}")
         if ended.failure or not ended.lost:
@@ -187,7 +187,7 @@ def _joined(fleet: Fleet, run: Run, plan: Plan, builds: tuple[BuildEvidence, ...
         provenance=provenance,
         observations=(*run.evidence.observations, *blamed),
         shard=None if fleet.engine.verified else _with_units(run.evidence.shard, fleet.blamed),
-        attempts=tuple(sorted(fleet.attempts, key=lambda attempt: (attempt.number, attempt.gpu, attempt.reason))),
+        attempts=tuple(fleet.attempts),  # by number, then by shard
         notes=(*run.evidence.notes, *fleet.notes),
     )
 

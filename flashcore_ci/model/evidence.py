@@ -218,11 +218,12 @@ def machine_class(device: Device) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of one shard on one GPU, and why it ended. ``reason`` is empty for the try that counts."""
+    """One try of a shard on one GPU. ``reason`` is empty for the try that counts. Older evidence has no ``shard_index``."""
 
     number: int
     gpu: str
     reason: str = ""
+    shard_index: int | None = None
 
 
 VERIFIED = -1

@@ -24,7 +24,7 @@ OPTIONAL_FIELDS = frozenset(
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
         *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
         *("codes", "accepts", "head", "compile", "defaults"),
-        *("estimated", "output_shapes", "hidden_symbols", "peak"),
+        *("estimated", "output_shapes", "hidden_symbols", "peak", "shard_index"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""

@@ -76,9 +76,10 @@ def test_a_lost_gpu_is_left_and_its_shard_measured_elsewhere(two: Machine) -> No
     done = two.gate(*only("stability"))
     assert f"lost {lost}: Xid 79: GPU has fallen off the bus" in done.stderr
     assert two.verdicts() == of(two.recorded, "stability")
-    reasons = {(attempt.number, attempt.gpu): attempt.reason for attempt in evidence(two).attempts}
-    assert reasons[1, lost] == "Xid 79: GPU has fallen off the bus"
-    assert any(number == 2 and gpu != lost and not reason for (number, gpu), reason in reasons.items())
+    attempts = {(attempt.number, attempt.gpu): attempt for attempt in evidence(two).attempts}
+    assert attempts[1, lost].reason == "Xid 79: GPU has fallen off the bus"
+    (again,) = (attempt for (number, _), attempt in attempts.items() if number == 2)
+    assert (again.gpu != lost, again.reason, again.shard_index) == (True, "", attempts[1, lost].shard_index)
 
 
 def test_code_that_loses_every_gpu_fails_and_says_why(two: Machine) -> None:

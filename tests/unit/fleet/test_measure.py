@@ -16,6 +16,7 @@ from flashcore_ci.fleet.engine import Ended, Task
 from flashcore_ci.fleet.measure import Fleet
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.evidence import Attempt
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
@@ -89,14 +90,17 @@ def test_a_sound_machine_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = run(machines := Machines(), monkeypatch)
     assert machines.rounds == [[(1, "a"), (2, "a")]]
     assert fleet.done == ["run-1", "run-2"]
-    assert [(attempt.number, attempt.reason) for attempt in fleet.attempts] == [(1, ""), (1, "")]
+    assert [(attempt.number, attempt.shard_index, attempt.reason) for attempt in fleet.attempts] == [(1, 1, ""), (1, 2, "")]
 
 
 def test_a_lost_shard_goes_to_another_gpu_into_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = run(machines := Machines(lost={(2, "a"): BROKEN}), monkeypatch)
     assert machines.rounds == [[(1, "a"), (2, "a")], [(2, "b")]]
     assert fleet.done == ["run-1", "run-2-again-1"]
-    assert [(attempt.number, attempt.gpu, attempt.reason) for attempt in fleet.attempts[1:]] == [(1, "a", BROKEN), (2, "b", "")]
+    assert fleet.attempts[1:] == [
+        Attempt(shard_index=2, number=1, gpu="a", reason=BROKEN),
+        Attempt(shard_index=2, number=2, gpu="b"),
+    ]
     assert fleet.blamed == []
 
 

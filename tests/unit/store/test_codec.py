@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from report_factories import make_report
 
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.model.evidence import Attempt, Evidence
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.verdict import Report
@@ -128,6 +128,11 @@ def test_recordings_from_before_comparisons_are_read():
     assert old != data
     assert b'"base"' not in old
     assert decode(Evidence, old, where="x") == good_evidence()
+
+
+def test_an_attempt_from_before_shards_were_named_is_read():
+    old = b'{"number": 2, "gpu": "GPU-1", "reason": ""}'
+    assert decode(Attempt, old, where="x") == Attempt(number=2, gpu="GPU-1", shard_index=None)
 
 
 def test_a_report_of_the_last_version_names_no_judged_commit():
