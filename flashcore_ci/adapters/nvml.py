@@ -7,10 +7,11 @@ import fnmatch
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flashcore_ci.adapters import host, process
 from flashcore_ci.model.errors import CannotCollectError
@@ -26,11 +27,13 @@ HARDWARE_XIDS: dict[int, str] = {
 }  # fmt: skip
 """Xid numbers of the hardware or its firmware (NVIDIA, "Xid Errors"). Those of an application's own faults, as 13 and 31, are absent."""
 POLL_MS = 200
+SAMPLE_SECONDS = 15.0
 MAX_DIGITS = 9
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
 MPS = "nvidia-cuda-mps"
 """The name of its server, of which Linux keeps 15 characters."""
+T = TypeVar("T")
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
@@ -130,12 +133,20 @@ def are_hidden() -> bool:
     return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None
 
 
-@contextlib.contextmanager
-def xids(gpu: str) -> Iterator[list[int]]:
+def xids(gpu: str) -> AbstractContextManager[list[int]]:
     """Collect the numbers of the driver's critical errors on this GPU meanwhile."""
-    seen: list[int] = []
+    return _meanwhile(_watch, gpu, [])
+
+
+def neighbours(gpus: Sequence[str]) -> AbstractContextManager[dict[str, int]]:
+    """Collect how busy each other GPU of this machine is at most meanwhile, in per cent, as far as the driver answers."""
+    return _meanwhile(_sample, gpus, {})
+
+
+@contextlib.contextmanager
+def _meanwhile(watch: Callable[[Any, Any, threading.Event], None], gpus: str | Sequence[str], seen: T) -> Iterator[T]:
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(gpu, seen, done), daemon=True)
+    watcher = threading.Thread(target=watch, args=(gpus, seen, done), daemon=True)
     watcher.start()
     try:
         yield seen
@@ -155,6 +166,21 @@ def _watch(gpu: str, seen: list[int], done: threading.Event) -> None:
                     seen.append(int(nvml.nvmlEventSetWait_v2(events, POLL_MS).eventData))
         finally:
             nvml.nvmlEventSetFree(events)
+
+
+def _sample(gpus: Sequence[str], most: dict[str, int], done: threading.Event) -> None:
+    """Keep the highest load until ``done``. It reads only other GPUs, so it disturbs no timing."""
+    with contextlib.suppress(CannotCollectError), _session() as nvml:
+        is_last = False
+        while True:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                with contextlib.suppress(nvml.NVMLError):  # a divided GPU has no load
+                    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                    if (uuid := _text(nvml.nvmlDeviceGetUUID(handle))) not in gpus:
+                        most[uuid] = max(int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu), most.get(uuid, 0))
+            if is_last:
+                return
+            is_last = done.wait(SAMPLE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -180,18 +206,6 @@ def reasons(mask: int) -> tuple[str, ...]:
 def divided_by(state: GpuState) -> str:
     """Return MIG or MPS if it divides the GPU, so that no time on it is that of a whole one."""
     return "MIG" if state.mig else "MPS" if any(user.name == MPS for user in state.users) else ""
-
-
-def neighbours(gpus: Sequence[str]) -> dict[str, int]:
-    """Return how busy each other GPU of this machine is, in per cent, as far as the driver answers."""
-    found: dict[str, int] = {}
-    with contextlib.suppress(CannotCollectError), _session() as nvml:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            with contextlib.suppress(nvml.NVMLError):  # not a GPU that is measured
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                if (uuid := _text(nvml.nvmlDeviceGetUUID(handle))) not in gpus:
-                    found[uuid] = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-    return found
 
 
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:

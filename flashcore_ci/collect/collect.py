@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -53,8 +53,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
 
 def _collect(session: Session, state: GpuState, compared_with: tuple[Base, InterimLooks] | None) -> Evidence:
     gpus = group.find_gpus(session)
-    with group.hold(session, gpus):
-        before = nvml.neighbours(gpus)
+    with group.hold(session, gpus), nvml.neighbours(gpus) as loads:
         measured = list(group.without_gpus(session, gpus))
         environment: dict[str, object] = {}
         for part in group.sessions(session, gpus):
@@ -62,7 +61,7 @@ def _collect(session: Session, state: GpuState, compared_with: tuple[Base, Inter
             measured += found
         provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
-        busy = _busy_neighbours(before, nvml.neighbours(gpus))
+    busy = (f"{uuid} of this machine was busy: up to {load} %" for uuid, load in sorted(loads.items()) if load)
     notes = (*session.notes, *_notes(nvml.unnamed_users(state.users), gpus), *busy)
     return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
@@ -140,11 +139,6 @@ def _notes(unseen: tuple[nvml.User, ...], gpus: tuple[str, ...]) -> tuple[str, .
         *together,
         f"cannot tell which program uses the GPU as process {pids}: it may run in another container",
     )
-
-
-def _busy_neighbours(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[str]:
-    for uuid in sorted(uuid for uuid, load in before.items() if load or after.get(uuid)):
-        yield f"{uuid} of this machine was busy: {before[uuid]} % before the measurements, {after.get(uuid, 0)} % after them"
 
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:

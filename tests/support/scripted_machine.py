@@ -45,7 +45,7 @@ class World:
         self.kinds = []
         self.outcomes = dict(OUTCOMES)
         self.failures = {}
-        self.mig, self.loads = False, [{}, {}]
+        self.mig, self.loads = False, {}
         self.users = ()
         self.probe = {"probe": {"ok": True}}
         self.blind, self.gpus, self.sick = "", "GPU-1", ""
@@ -108,7 +108,7 @@ class StartSignal:
 def world(tmp_path, monkeypatch):
     scripted = World(tmp_path)
     monkeypatch.setattr(collect.nvml, "read", scripted.read)
-    monkeypatch.setattr(collect.nvml, "neighbours", lambda _: scripted.loads.pop(0))
+    monkeypatch.setattr(collect.nvml, "neighbours", lambda _: contextlib.nullcontext(scripted.loads))
     monkeypatch.setattr(collect.group.lock, "hold", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(collect, "_versions", lambda session: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)

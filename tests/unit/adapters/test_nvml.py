@@ -1,4 +1,5 @@
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -204,19 +205,42 @@ def test_an_empty_list_of_visible_gpus_hides_all(monkeypatch, variable, hidden):
     assert not nvml.are_hidden()
 
 
-def test_the_load_of_the_other_gpus(monkeypatch):
+@pytest.mark.parametrize(("loads", "most"), [((0, 0, 92, 3, 0), 92), ((4, 7), 7), ((5, None, 60), 60)])
+def test_the_highest_load_of_the_other_gpus_is_kept(monkeypatch, loads, most):
     fake = FakeNvml(nvmlDeviceGetCount=3)
     fake.nvmlDeviceGetHandleByIndex = lambda index: index
     fake.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
+    left, over = list(loads), threading.Event()
 
     def load(handle):
-        if handle == 1:
+        assert handle, "the GPU that is measured"
+        value = left.pop(0) if handle == 2 and left else None
+        if not left:
+            over.set()
+        if value is None:
             raise NVMLError_NotSupported("a divided GPU has none")
-        return SimpleNamespace(gpu=90 + handle)
+        return SimpleNamespace(gpu=value)
 
     fake.nvmlDeviceGetUtilizationRates = load
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    assert nvml.neighbours(("GPU-0",)) == {"GPU-2": 92}
+    monkeypatch.setattr(nvml, "SAMPLE_SECONDS", 0.001)
+    with nvml.neighbours(("GPU-0",)) as seen:
+        assert over.wait(30.0)
+    assert seen == {"GPU-2": most}
+
+
+def test_short_runs_have_a_load_too_and_a_lost_driver_ends_none(driver):
+    loads = iter([1, 98])
+    driver(nvmlDeviceGetCount=1)
+    sys.modules["pynvml"].nvmlDeviceGetUtilizationRates = lambda _: SimpleNamespace(gpu=next(loads))
+    with nvml.neighbours(("GPU-0",)) as seen:
+        while not seen:
+            threading.Event().wait(0.001)
+    assert seen == {"GPU-1": 98}
+    driver(nvmlDeviceGetCount=NVMLError("GPU is lost"))
+    with nvml.neighbours(("GPU-0",)) as seen:
+        pass
+    assert seen == {}
 
 
 @pytest.mark.parametrize("name", ["3", "4294967296", "9" * 5000, "1" * 10])

@@ -138,8 +138,8 @@ def test_a_divided_gpu_is_not_timed_even_if_the_server_is_allowed(world, tmp_pat
 
 
 def test_the_load_of_other_gpus_is_recorded(world, tmp_path):
-    world.loads = [{"GPU-2": 0, "GPU-3": 0}, {"GPU-2": 97, "GPU-3": 0}]
-    assert collected(tmp_path).notes == ("GPU-2 of this machine was busy: 0 % before the measurements, 97 % after them",)
+    world.loads = {"GPU-2": 97, "GPU-3": 0}
+    assert collected(tmp_path).notes == ("GPU-2 of this machine was busy: up to 97 %",)
 
 
 def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):
