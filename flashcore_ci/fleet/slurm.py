@@ -33,7 +33,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --no-requeue
 cd {root} || exit 4
 {variables}
-gpu=${{SLURM_JOB_GPUS:-0}}
+gpu=${{CUDA_VISIBLE_DEVICES:-${{SLURM_JOB_GPUS:-0}}}}
 case "$SLURM_ARRAY_TASK_ID" in
 {cases}
 esac

@@ -129,14 +129,17 @@ sbatch)
   echo 7 ;;
 squeue)
   script=$(cat {folder}/script)
-  export SLURM_ARRAY_JOB_ID=7
+  export SLURM_ARRAY_JOB_ID=7 SLURM_JOB_GPUS=6 CUDA_VISIBLE_DEVICES=1
   export SLURM_ARRAY_TASK_ID=$(test "$(cat {folder}/state-0)" = PENDING; echo $?)
   bash "$script" > "$(dirname "$script")/7_$SLURM_ARRAY_TASK_ID.out" 2>&1 && state=COMPLETED || state=FAILED
   echo $state > {folder}/state-$SLURM_ARRAY_TASK_ID
   for index in 0 1; do echo "$index $(cat {folder}/state-$index) 0 node1"; done ;;
 esac
 """
-"""Each question of ``squeue`` runs one task to its end, because the tool ends what a command leaves behind."""
+"""Each question of ``squeue`` runs one task to its end, because the tool ends what a command leaves behind.
+
+The job has GPU 6 of the node. The driver shows two GPUs and numbers them from 0, as in a control group.
+"""
 
 
 def test_the_engine_with_a_stand_in_of_slurm(machine: Machine) -> None:
@@ -150,6 +153,7 @@ def test_the_engine_with_a_stand_in_of_slurm(machine: Machine) -> None:
     assert machine.verdicts() == of(machine.recorded, "stability"), (output, errors)
     evidence = read_run(machine.folder / "run").evidence
     assert {attempt.gpu for attempt in evidence.attempts} == {"node1"}
+    assert evidence.provenance.device.uuid == f"{machine.content['device']['uuid']}-1"
     assert evidence.shard.index == 0
 
 
