@@ -81,10 +81,10 @@ class SlurmEngine:
         script = self.logs / f"round-{tasks[0].number}.sh"
         script.write_text(self.script(tasks), encoding="utf-8")
         answer = self._slurm("sbatch", "--parsable", f"--array=0-{len(tasks) - 1}%{self.count}", str(script))
-        job = answer.split(";")[0].strip()
+        job, _, cluster = answer.strip().partition(";")
         if not job.isdecimal():
             raise CannotCollectError(f"sbatch did not name a job: {job[:80]!r}", fix="run sbatch by hand with this script")
-        states = self._follow(job)
+        states = self._follow(job, [f"--clusters={cluster}"] if cluster else [])
         return [self._ended(job, index, task, states.get(index, ())) for index, task in enumerate(tasks)]
 
     def script(self, tasks: Sequence[Task]) -> str:
@@ -104,16 +104,17 @@ class SlurmEngine:
             cases="\n".join(cases),
         )
 
-    def _follow(self, job: str) -> dict[int, Sequence[str]]:
+    def _follow(self, job: str, place: Sequence[str]) -> dict[int, Sequence[str]]:
         """Wait until every task has ended, and return the last state, restarts and node of each. A stopped run leaves the job."""
         unanswered = 0
         states: dict[int, Sequence[str]] = {}
         while True:
             try:
-                shown = self._slurm("squeue", "--noheader", "--array", "--states=all", "--jobs", job, f"--Format={FIELDS}")
-                unanswered = 0
+                options = ("--noheader", "--array", "--states=all", f"--Format={FIELDS}", *place)
+                shown = self._slurm("squeue", *options, "--jobs", job)
                 lines = [line for line in map(str.split, shown.splitlines()) if line[1:] and line[0].isdecimal()]
                 states |= {int(line[0]): line[1:] for line in lines}
+                unanswered = 0
                 if all(line[1] in ENDED for line in lines):
                     return states
             except CannotCollectError as error:
@@ -123,7 +124,7 @@ class SlurmEngine:
                 if unanswered >= UNANSWERED:
                     raise
             if process.stopping():
-                raise InterruptedRunError(f"the run was stopped. Slurm's job {job} may still run: scancel {job}")
+                raise InterruptedRunError(f"the run was stopped, and the job may still run: scancel {' '.join([*place, job])}")
             clock.sleep(POLL_SECONDS)
 
     def _ended(self, job: str, index: int, task: Task, last: Sequence[str]) -> Ended:

@@ -14,7 +14,7 @@ import pytest
 from flashcore_ci.fleet import slurm as module
 from flashcore_ci.fleet.engine import Ended, EngineOptions, Task
 from flashcore_ci.fleet.slurm import SlurmEngine
-from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import aside
@@ -148,6 +148,20 @@ def test_a_job_that_the_controller_forgot_keeps_its_last_state(slurm: Any) -> No
     assert slurm(earlier=["0 RUNNING 0 node1"]).failure == "exit status unknown, state RUNNING"
     assert slurm().failure == "exit status unknown, state UNKNOWN"
     assert slurm(status="0").failure == slurm(status="0").lost == ""
+
+
+@pytest.mark.parametrize(("answer", "place"), [("7\n", []), ("7;other\n", ["--clusters=other"])])
+def test_a_job_is_followed_on_its_own_cluster(
+    answer: str, place: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same number may be another user's job here."""
+    asked: list[tuple[str, ...]] = []
+    answers = iter([answer, "0 RUNNING 0 node1", "0 COMPLETED 0 node1"])
+    monkeypatch.setattr(SlurmEngine, "_slurm", lambda _, *argv: (asked.append(argv), next(answers))[1])
+    monkeypatch.setattr(module.process, "stopping", lambda: len(asked) > 1)
+    with pytest.raises(InterruptedRunError, match=f"scancel {' '.join([*place, '7'])}$"):
+        SlurmEngine(request=REQUEST, count=2, options=(), logs=tmp_path).measure([TASK])
+    assert [word for word in asked[1] if word.startswith("--clusters")] == place
 
 
 def test_lines_that_are_no_task_do_not_keep_the_run_waiting(slurm: Any) -> None:
