@@ -114,8 +114,8 @@ class SlurmEngine:
                 shown = self._slurm("squeue", *options, "--jobs", job)
                 lines = [line for line in map(str.split, shown.splitlines()) if line[1:] and line[0].isdecimal()]
                 states |= {int(line[0]): line[1:] for line in lines}
-                unanswered = 0
-                if all(line[1] in ENDED for line in lines):
+                unanswered = 0 if lines else unanswered + 1
+                if unanswered >= UNANSWERED or (lines and all(line[1] in ENDED for line in lines)):
                     return states
             except CannotCollectError as error:
                 if "Invalid job id" in str(error):

@@ -150,6 +150,13 @@ def test_a_job_that_the_controller_forgot_keeps_its_last_state(slurm: Any) -> No
     assert slurm(status="0").failure == slurm(status="0").lost == ""
 
 
+def test_an_answer_without_a_task_ends_no_shard(slurm: Any) -> None:
+    """A controller that starts again may know no job yet."""
+    found = slurm("NODE_FAIL", "0", "node1", earlier=["", "CLUSTER: one\n"])
+    assert (found.gpu, found.lost) == ("node1", "Slurm ended the job: NODE_FAIL")
+    assert slurm(earlier=[""] * module.UNANSWERED).failure == "exit status unknown, state UNKNOWN"
+
+
 @pytest.mark.parametrize(("answer", "place"), [("7\n", []), ("7;other\n", ["--clusters=other"])])
 def test_a_job_is_followed_on_its_own_cluster(
     answer: str, place: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
