@@ -180,7 +180,8 @@ def _only_blame(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], her
 
 def _joined(fleet: Fleet, run: Run, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Evidence:
     provenance = run.evidence.provenance
-    provenance = replace(provenance, commit=here.commit, dirty=here.dirty or provenance.dirty)  # changes may be gone by now
+    changed = here.dirty or here.commit != provenance.commit
+    provenance = replace(provenance, dirty=changed or provenance.dirty)  # changes may be gone by now
     blamed = (one for task, why in fleet.blamed for one in _blame(task, why, plan, builds))
     return replace(
         run.evidence,

@@ -278,6 +278,13 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
     assert [(attempt.gpu, attempt.reason) for attempt in fleet.attempts] == [("a", ""), ("a", "exit status -9")]
 
 
+def test_a_commit_that_was_made_meanwhile_was_not_measured() -> None:
+    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance()))
+    fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
+    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(commit="2" * 40))
+    assert (evidence.provenance.commit, evidence.provenance.dirty) == (run.evidence.provenance.commit, True)
+
+
 @pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
 def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool) -> None:
     run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance(dirty=there)))
