@@ -34,5 +34,4 @@ def command(
             click.echo(acceptance.compare_trees_as_json(base_tree, head_tree, request), nl=False)
             return 0
         result = acceptance.show(base, request, progress, accept=accept, owner=owner)
-    fix = "flashcore-ci bar --accept WHY"
-    return answers.finish(json.loads(result.as_json), result.exit_code, as_json=as_json, text=result.as_text, fix=fix)
+    return answers.finish(json.loads(result.as_json), result.exit_code, as_json=as_json, text=result.as_text, fix=result.fix)

@@ -12,6 +12,8 @@ import pytest
 from replayed import ROOT, environ
 from repository import SUITE, Repository
 
+from flashcore_ci.model.codes import NEXT_STEP, Code
+
 GREEN = json.dumps({"gpu": {"result": "success"}})
 TOKEN = "ghs_secret"
 OUT = Path("runs/required")
@@ -107,12 +109,24 @@ def test_a_suite_that_the_bases_tool_cannot_read_is_inconclusive(repository: Rep
     check.write_text(check.read_text().replace("table.finding", '""'))
     repository.commit("an older tool")
     repository.git("branch", "--force", "main")
-    waiver = '[[waiver]]\ngate = "spills"\ntarget = "twice"\nreason = "x"\nowner = "x"\nexpires = 2027-01-31\nfinding = "x*"\n'
+    waiver = '[[waiver]]\ngate = "spills"\ntarget = "twice"\nreason = "x"\nowner = "x"\nexpires = 2027-01-31\nfinding = "k k.cu:7 Invalid read*"\n'
     (repository.folder / "gates/waivers.toml").write_text(waiver)
     done = repository.tool("bar", "main")
-    assert (done.returncode, "newer-suite" in done.stdout) == (11, True), done.stdout + done.stderr
+    first, fix = done.stdout.splitlines()
+    assert (done.returncode, fix) == (11, f"fix: {NEXT_STEP[Code.NEWER_SUITE]}"), done.stdout + done.stderr
+    assert first.startswith("newer-suite  suite: the base's tool cannot read gates/hopper.toml: gates/waivers.toml:7: ")
+    assert 'unknown key "finding"' in first
+    assert json.loads(repository.tool("bar", "main", "--json").stdout)["fix"] == NEXT_STEP[Code.NEWER_SUITE]
+    assert f"fix: {NEXT_STEP[Code.NEWER_SUITE]}" in repository.tool("bar", "main", "--accept", "x").stderr
     (repository.folder / "gates/waivers.toml").unlink()
     assert repository.tool("bar", "main").returncode == 0
+
+
+def test_a_mistake_in_the_suite_is_not_a_newer_suite(repository: Repository) -> None:
+    repository.edit(SUITE, "title =", "titel =")
+    done = repository.tool("bar", "main")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert 'flashcore-ci: gates/hopper.toml:33: gate[0] (build).titel: unknown key "titel" (did you mean "title"?)' in done.stderr
 
 
 def test_a_base_whose_tool_has_no_command_is_named_in_the_headline(repository: Repository, tmp_path: Path) -> None:
