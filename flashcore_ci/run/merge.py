@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Device, Evidence, Observation, Provenance, Shard
+from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Evidence, Observation, Provenance, Shard
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import ShardFile, Unit
 from flashcore_ci.model.suite import Kind
@@ -170,14 +170,16 @@ def _refuse_other_cut(left: Part, right: Part) -> None:
 
 def _refuse_other_provenance(left: Part, right: Part) -> None:
     ours, theirs = left.run.evidence.provenance, right.run.evidence.provenance
-    for field in fields(Provenance):
-        if field.name not in {"collected_at", "device"} and getattr(ours, field.name) != getattr(theirs, field.name):
-            raise _differ(left, right, field.name.replace("_", " "))
+    _refuse_other(left, right, "", ours, theirs, ignored={"collected_at", "device"})
     if ours.device is None or theirs.device is None:
         raise _differ(left, right, "the GPU")
-    for field in fields(Device):
-        if field.name not in {"uuid", "memory"} and getattr(ours.device, field.name) != getattr(theirs.device, field.name):
-            raise _differ(left, right, f"the GPU's {field.name.replace('_', ' ')}")
+    _refuse_other(left, right, "the GPU's ", ours.device, theirs.device, ignored={"uuid", "memory"})
+
+
+def _refuse_other(left: Part, right: Part, owner: str, ours: Any, theirs: Any, *, ignored: set[str]) -> None:
+    for name in (field.name for field in fields(ours) if field.name not in ignored):
+        if (value := getattr(ours, name)) != (other := getattr(theirs, name)):
+            raise _differ(left, right, f"{owner}{name.replace('_', ' ')}: {value!s:.200} and {other!s:.200}")
 
 
 def _join_provenance(every: Sequence[Provenance]) -> Provenance:
