@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 from flashcore_ci.build.text_cache import cached
 
+_PUNCTUATION = r"[(){}\[\];,<>=*+&|!~?:.^-]"
+_WORD = rf"""[A-Za-z\x80-\U0010ffff][0-9A-Za-z_\x80-\U0010ffff]*+(?![$"']){_PUNCTUATION}*+"""
 _TOKEN = re.compile(
-    r"""
-    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{0,16})\(.*?(?:\)(?P=fence)"|\Z))
+    rf"""
+    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{{0,16}})\(.*?(?:\)(?P=fence)"|\Z))
   | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
   | (?P<newline>\n)
   | (?P<blank>[\ \t]+)
@@ -21,16 +23,18 @@ _TOKEN = re.compile(
   | (?P<char>(?:u8|[uUL])?'(?:[^'\\\n]++|\\[^\n])+')
   | (?P<open>"(?:[^"\\\n]++|\\[^\n])*|'(?:[^'\\\n]++|\\[^\n])*)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-DF-OQ-Za-df-oq-z_$\x80-\U0010ffff]++|[eEpP])*)
+  | (?P<words>{_WORD}(?:[ ]{_WORD}){{0,64}})
   | (?P<name>[A-Za-z_$\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*)
-  | (?P<plain>[(){}\[\];,<>=*+&|!~?:.^-]+)
+  | (?P<plain>{_PUNCTUATION}+)
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear.
+"""Words that no check looks at are read together, with the single blanks between them. No refused name begins with a letter.
+ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear.
 Runs of plain characters are possessive: a group that repeats once per character takes 400 bytes of memory each."""
 _COMPLETE_RAW = re.compile(r'(?:u8|[uUL])?R"([0-9A-Za-z_]{0,16})\(.*\)\1"', re.DOTALL)
-_BETWEEN, _HARMLESS = frozenset({"blank", "comment", "newline"}), frozenset({"blank", "newline", "number", "plain"})
+_BETWEEN, _HARMLESS = frozenset({"blank", "comment", "newline"}), frozenset({"blank", "newline", "number", "plain", "words"})
 _SPLICE = "\\\n"
 _UNSAFE_TEXT = (
     (re.compile(r"\ufeff"), "has a byte order mark"),

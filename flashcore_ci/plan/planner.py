@@ -34,9 +34,12 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions), *_find_compiled(suite, descriptions)]
     checks: list[Check] = []
     excluded: list[Excluded] = []
+    targets: dict[Scope, tuple[_Target, ...]] = {}
     for gate in suite.gates:
-        problems += _find_unmatched(gate, list(_targets(gate, suite, descriptions)), suite)
-        for pair in pairs(gate, suite, descriptions):
+        scope = scope_of(gate.evidence)
+        targets[scope] = targets.get(scope) or tuple(_targets(scope, suite, descriptions))
+        problems += _find_unmatched(gate, targets[scope], suite)
+        for pair in _pairs(gate, targets[scope]):
             if isinstance(pair, str):
                 problems.append(f"{_where(suite, f'gate {gate.id}')}: no limit matches {pair}")
             elif isinstance(pair, Check) and gate.evidence is Kind.COMPARISON and not compared:
@@ -83,8 +86,12 @@ def plan_again(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
 
 
 def pairs(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[Check | Excluded | str]:
-    """Yield a check or an exclusion for each target of the gate, or the name of a target without a limit."""
-    for target in _targets(gate, suite, descriptions):
+    """Return a check or an exclusion for each target of the gate, or the name of a target without a limit."""
+    return _pairs(gate, _targets(scope_of(gate.evidence), suite, descriptions))
+
+
+def _pairs(gate: Gate, targets: Iterable[_Target]) -> Iterator[Check | Excluded | str]:
+    for target in targets:
         why = _why_not(gate, target)
         limit = next((limit for limit in gate.limits if fnmatchcase(target.name, limit.on)), None)
         if why:
@@ -159,8 +166,7 @@ class _Target:
     is_run: bool = False
 
 
-def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
-    scope = scope_of(gate.evidence)
+def _targets(scope: Scope, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
     if scope is Scope.WORKLOAD:
         for workload in suite.workloads:
             yield _Target(name=workload.id, subject=workload.subject, has_code=True, workload=workload)
@@ -199,7 +205,7 @@ def _why_not_workload(gate: Gate, workload: Workload) -> str:
     return ""
 
 
-def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
+def _find_unmatched(gate: Gate, targets: Sequence[_Target], suite: Suite) -> Iterator[str]:
     """The loader cannot check globs over entry functions."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
         return

@@ -92,7 +92,7 @@ def overhead(machine: Machine, shard: Path, *options: str) -> float:
     out, times, described = machine.folder / "run", machine.recording / "times", Path(machine.environment["DESCRIBED"])
     for folder in (out, described):
         shutil.rmtree(folder, ignore_errors=True)
-    described.mkdir()  # so subjects are asked anew
+    described.mkdir()
     times.unlink(missing_ok=True)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     run(machine, "collect", "--suite", SUITE, *options, "--shard", shard, "--out", out)
