@@ -102,18 +102,17 @@ def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, 
 
 def _function(function: object, what: str, root: Path) -> tuple[str, str]:
     """Return file and name of a function that another process can import. UsageError for any other."""
-    function = function if inspect.isfunction(function) else getattr(function, "fn", function)  # that of a Triton kernel
-    name = getattr(function, "__qualname__", "")
-    if not callable(function) or not inspect.isfunction(inspect.unwrap(function)):
+    given, function = function, function if inspect.isfunction(function) else getattr(function, "fn", function)  # Triton's
+    if not callable(function) or not inspect.isfunction(defined := inspect.unwrap(function)):
         raise UsageError(
             f"{what} is {type(function).__name__}, not a function", fix="give a function that a file defines with def"
         )
-    if name == "<lambda>" or "<" in name or "." in name:
+    if defined.__globals__.get(name := defined.__qualname__) is not given:  # as fast = torch.compile(slow)
         raise UsageError(
-            f"{what} is {name}, which another process cannot import by name",
-            fix="define it with def at the top level of a file",
+            f"{what} is not what its file has as {name!r}, so another process cannot import it",
+            fix="define it with def at the top level of a file, and decorate it there",
         )
-    path = files.resolve(Path(inspect.unwrap(function).__code__.co_filename))
+    path = files.resolve(Path(defined.__code__.co_filename))
     if not path.is_relative_to(files.resolve(root)):
         raise UsageError(f"{what} is in {path}, outside of {root}", fix="put it into a file of this repository")
     return path.relative_to(files.resolve(root)).as_posix(), name

@@ -1,0 +1,56 @@
+"""What the pytest plugin measures is the very function that the test gave."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.scaffold import testing
+
+KERNELS = """import functools
+
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(*arguments):
+        return function(*arguments) + 1
+
+    return wrapper
+
+
+def double(x):
+    return x + x
+
+
+wrapped = logged(double)
+
+
+def twice(x):
+    return x + x
+
+
+older = twice
+
+
+@logged
+def twice(x):
+    return x * 3
+"""
+REFERENCES = "def double(x):\n    return 2 * x\n\n\ndef draw(seed):\n    return {'x': seed}\n"
+
+
+@pytest.mark.parametrize(("kernel", "is_measured"), [("double", True), ("twice", True), ("wrapped", False), ("older", False)])
+def test_a_function_that_has_the_name_of_another_is_refused(tmp_path: Path, kernel: str, is_measured: bool) -> None:
+    """``fast = torch.compile(slow)`` has the name of ``slow``, which a process that imports it by name would measure."""
+    modules = {}
+    for name, text in (("kernels", KERNELS), ("references", REFERENCES)):
+        (tmp_path / f"{name}.py").write_text(text)
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(modules[name])
+    sides = getattr(modules["kernels"], kernel), modules["references"].double
+    ended = testing.gate(*sides, modules["references"].draw, root=tmp_path, name=kernel, mode="auto", environ={})
+    refused = "the kernel is not what its file has as" in ended.text and "fix: define it with def" in ended.text
+    assert (ended.skipped, refused) == (is_measured, not is_measured), ended.text
