@@ -36,7 +36,7 @@ def command(
     if shards is not None:
         merge.demand_shards(parts, shards)
     run = merge.merge(parts, verified=statements is not None)
-    merge.write(run, out)
+    merge.write(run, out, bundles)
     kind = "verified" if statements is not None else "unverified"
     count = len(run.evidence.observations)
     click.echo(f"{count} observations in {out}, {kind}. Judge them: flashcore-ci judge {out}", err=True)

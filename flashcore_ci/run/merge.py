@@ -15,7 +15,7 @@ from flashcore_ci.model.shard import ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan.shards import units_digest
 from flashcore_ci.store import shard_files
-from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.claim import claim_folder, refuse_input
 from flashcore_ci.store.manifest import ARTIFACTS
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 
@@ -127,8 +127,9 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
     return replace(joined, evidence=evidence, files=dict(sorted(joined.files.items())))
 
 
-def write(run: Run, out: Path) -> None:
-    """Write the merged run to ``out``, which no other gate may use meanwhile."""
+def write(run: Run, out: Path, bundles: Iterable[Path]) -> None:
+    """Write the merged run to ``out``, which no other gate may use meanwhile. UsageError if it is one of ``bundles``."""
+    refuse_input(out, *bundles)
     with claim_folder(out):
         prepare_run(out, run.plan)
         put_files(run, out)

@@ -23,7 +23,7 @@ from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
-from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.claim import claim_folder, refuse_input
 from flashcore_ci.store.run import read_run
 
 SUCCESS = "success"
@@ -52,6 +52,7 @@ def require(
     the evidence is of another commit, or ``statement`` is not its in-toto statement. ``rest``: evidence of the base with its statement,
     for the workloads that the GPU job left out.
     """
+    refuse_input(request.out, evidence, *(rest or ()))
     gate.check_suite_exists(request)
     with claim_folder(request.out):
         reports.clear(request.out)

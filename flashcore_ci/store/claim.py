@@ -64,6 +64,12 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
         raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {foreign[0]}", fix=fix)
 
 
+def refuse_input(out: Path, *inputs: Path) -> None:
+    """UsageError when ``out``, which is emptied, is one of the ``inputs``."""
+    if any(files.resolve(path) == files.resolve(out) for path in inputs):
+        raise UsageError(f"{out} is what this command reads, and --out is emptied", fix=FIX)
+
+
 def _has_mark(file: Path, mark: bytes) -> bool:
     """Tell whether the last 4 KiB hold the schema's name."""
     try:

@@ -55,6 +55,14 @@ def test_green_evidence_of_this_commit_passes(repository: Repository, measured: 
     assert report["judged_commit"] == repository.git("rev-parse", "HEAD")
 
 
+def test_the_evidence_is_not_emptied_as_the_folder_of_reports(repository: Repository, measured: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(measured, tmp_path / "run"))
+    (tmp_path / "link").symlink_to(copy)
+    done = repository.tool("require", copy, "--out", tmp_path / "link")
+    assert (done.returncode, "is what this command reads" in done.stderr) == (2, True), done.stderr
+    assert read_run(copy) == read_run(measured)
+
+
 def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repository, tmp_path: Path) -> None:
     needs = json.dumps({"ci": {"result": "success"}, "gpu": {"result": "skipped"}})
     status, said = required(repository, tmp_path / "nothing.tar.xz", needs)

@@ -12,7 +12,7 @@ import pytest
 from evidence_factories import good_evidence, make_device, make_provenance
 from factories import make_build, make_plan
 
-from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Observation, Shard
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
@@ -231,3 +231,11 @@ def test_each_bundle_is_of_its_own_shard_file(tmp_path: Path) -> None:
             merge.demand_shard(PARTS[0], other)
     with pytest.raises(merge.ForeignUnitError):
         merge.demand_shard(Part(where="merged", run=merge.merge(PARTS, verified=True)), shard_file(1))
+
+
+def test_a_shard_is_not_emptied_for_the_merged_run(tmp_path: Path) -> None:
+    """A full disk or a kill would lose what it measured."""
+    (tmp_path / "evidence.json").write_text("measured")
+    with pytest.raises(UsageError, match="is what this command reads"):
+        merge.write(merge.merge(PARTS, verified=False), tmp_path, [tmp_path / "other", tmp_path])
+    assert (tmp_path / "evidence.json").read_text() == "measured"
