@@ -54,7 +54,10 @@ def _refuse_same_machine(keys: list[tuple[Path, tuple[str, ...]]]) -> None:
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:
-    """Return the file of this machine's baseline, perhaps new."""
+    """Return the file of this machine's baseline, perhaps new. EvidenceError if its name is taken."""
     present = next((file for file, known in baselines(folder) if known.key == baseline.key), None)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
-    return present or folder / f"{name}.json"
+    file = present or folder / f"{name}.json"
+    if present is None and file.exists():
+        raise EvidenceError(f"{file} is for another machine or clock policy", fix="rename it")
+    return file

@@ -99,3 +99,14 @@ def test_without_a_baseline_of_this_product_there_is_nothing_to_renew(tmp_path: 
     with pytest.raises(EvidenceError, match="has no baseline of NVIDIA H200") as caught:
         renew(tmp_path)
     assert "baseline propose" in caught.value.fix
+
+
+def test_a_baseline_of_other_clocks_is_not_overwritten(tmp_path: Path) -> None:
+    """Both names are the text before the semicolon."""
+    first, second = (
+        Baseline(device="NVIDIA H200", driver="1", clock_policy=f"locked; by {who}", rows=(row("big", "a" * 40),)) for who in "ab"
+    )
+    record_files.write(first, references.file_of(first, tmp_path))
+    assert references.file_of(first, tmp_path).exists()
+    with pytest.raises(EvidenceError, match=r"nvidia-h200-1-locked.json is for another machine"):
+        references.file_of(second, tmp_path)
