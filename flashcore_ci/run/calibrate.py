@@ -139,6 +139,8 @@ def _write_noise(ledger: Ledger, sessions: Sessions, run: CalibrationRun, *, com
     noise = calibration.noise(ledger, same=sessions[0], planted=sessions[1], commit=commit)
     path = run.out or run.suite.suite.parent / references.NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
     _refuse_foreign(path)
+    if run.out is None and path.exists() and files.read(Noise, path).clock_policy != noise.clock_policy:
+        raise UsageError(f"{path} is for another clock policy", fix="give --out another file")
     write_atomically(path, codec.encode(noise))
     return path
 
