@@ -16,7 +16,7 @@ from flashcore_ci.run.request import settings_of
 from flashcore_ci.store.files import write_atomically
 
 FILE = "durations.json"
-MAX_COMMANDS = 50
+MAX_COMMANDS, MAX_SECONDS = 50, 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Durations:
     def load(self) -> dict[str, float]:
         """Read the seconds of each stage, in order."""
         stages = self._read().get(self.key)
-        if not isinstance(stages, dict) or not all(isinstance(seconds, int | float) for seconds in stages.values()):
+        if not isinstance(stages, dict) or not all(isinstance(s, int | float) and 0 <= s <= MAX_SECONDS for s in stages.values()):
             return {}
         return {str(name): float(seconds) for name, seconds in stages.items()}
 

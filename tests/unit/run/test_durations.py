@@ -19,7 +19,9 @@ def test_without_a_key_nothing_is_kept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"gate": 7}', '{"gate": {"compiled": "long"}}', "\0"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"gate": 7}', '{"gate": {"compiled": "long"}}', '{"gate": {"a": 1e308, "b": 1e308}}', "\0"]
+)
 def test_a_file_that_is_none_of_ours_says_nothing_and_is_replaced(tmp_path: Path, content: str) -> None:
     file = tmp_path / "d.json"
     file.write_text(content)
