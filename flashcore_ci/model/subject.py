@@ -24,6 +24,10 @@ class EntrySpec:
     max_waits_per_hgmma: float | None = None
     loads_bulk_copies: bool = False
 
+    def __post_init__(self) -> None:
+        if self.max_registers < 1:
+            raise ValueError(f"{self.symbol}: max_registers is {self.max_registers}, and a kernel needs at least 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSpec:

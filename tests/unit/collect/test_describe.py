@@ -44,6 +44,7 @@ def test_a_subject_without_machine_code(monkeypatch):
     [
         ({"build": {**BUILD, "librray": "x"}, "problems": PROBLEMS}, "librray"),
         ({"build": {**BUILD, "library": None}, "problems": PROBLEMS}, "library"),
+        ({"build": {**BUILD, "entries": [{**ENTRY, "max_registers": 0}]}, "problems": PROBLEMS}, "max_registers is 0"),
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "flops": "many"}]}, "flops"),
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "flops": float("nan")}]}, "JSON"),
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "entries": ["other"]}]}, "other"),
