@@ -192,7 +192,7 @@ def _paths(descriptions: Iterable[Description]) -> Iterator[str]:
         files = [description.file, *description.candidate]
         if build is not None:
             files += [*build.launchers, *build.includes, *build.binding, *(entry.source for entry in build.entries)]
-        yield from (Path(file).parts[0] for file in files)
+        yield from ((*Path(file).parts, ".")[0] for file in files)
 
 
 def _why_not(states: tuple[State, ...]) -> str:
