@@ -91,13 +91,15 @@ def write(url: URL, work: Callable[[Connection], T], *, alone: bool = False) -> 
 
 
 def upgrade(url: URL, to: str = HEAD) -> tuple[str, str]:
-    """Migrate to a revision, also to an older one. Return the revisions before and after ("" for none)."""
+    """Migrate to a revision, also to an older one, but not from a newer tool's. Return those before and after ("" for none)."""
     with _errors(url):
         _make_folder(url)
         with engine_of(url).begin() as connection:
-            before = revision(connection)
+            before = revision(connection) or ""
+            if before > HEAD:
+                _require(before, url)
             _migrate(connection, to)
-            return before or "", revision(connection) or ""
+            return before, revision(connection) or ""
 
 
 def revision(connection: Connection) -> str | None:

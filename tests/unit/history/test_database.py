@@ -36,7 +36,8 @@ def test_a_newer_database_is_left_alone(url, tmp_path):
     add(url_of(tmp_path), new_run())
     with sqlite3.connect(tmp_path / "history.db") as plain:
         plain.execute("UPDATE alembic_version SET version_num = '9999'")
-    for use in (lambda: add(url_of(tmp_path), new_run()), lambda: database.reading(url).__enter__()):
+    upgrades = (lambda: database.upgrade(url), lambda: database.upgrade(url, "base"))
+    for use in (lambda: add(url_of(tmp_path), new_run()), lambda: database.reading(url).__enter__(), *upgrades):
         with pytest.raises(UsageError, match="newer version"):
             use()
 
