@@ -112,7 +112,7 @@ def replace_anchor(*, commit: str, reason: str, owner: str, out: Path, as_json: 
 
 @command.command("list")
 @db
-@click.option("--newest", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
+@click.option("--newest", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="How many runs.")
 @options.as_json
 def list_runs(*, db: str, newest: int, as_json: bool) -> int:
     """List runs, the newest first."""

@@ -91,6 +91,7 @@ def test_a_run_is_added_listed_shown_exported_and_removed(place: Place) -> None:
     line = place.tool("list").stdout
     assert len(line.splitlines()) == 1
     assert place.commits[1][:12] in line
+    assert place.tool("list", "--newest", "99999999999999999999").returncode == 2
     shown = place.tool("show", line.split()[0][:6])
     assert "big" in shown.stdout
     assert "0.6514 ms" in shown.stdout
