@@ -36,7 +36,7 @@ def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: si
     if process in {"correctness", "racecheck"}:  # on a busy machine the short limits of the test could be first
         machine.suite = PATIENT
     for shared in machine.shared(process):
-        shared.update({"waits_for": str(machine.folder / "never"), "deaf": deaf})
+        shared.update({"waits_for": str(machine.folder / "never"), "timed_out": False, "deaf": deaf})
     tool = machine.start(*only(*gates))
     machine.wait_until_waiting(tool)
     assert machine.survivors()
