@@ -1,7 +1,8 @@
 """What a shard of the default suite spends besides measuring is at most three seconds.
 
 It is the CPU time of ``collect --shard`` and its processes until the first collector process, and after the end of the last one. CPU
-time, because other tests run on the same cores. The fakes of tools and worker read it from /proc.
+time, because other tests run on the same cores. The fakes of tools and worker read it from /proc. On a machine that is too slow for these
+seconds the functions that the tool calls are counted, which are the same on every machine.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LIMIT = 3.0
 """Seconds."""
 TIMES = 3
 """One of them must be fast enough: a core that another process shares is slower."""
+MOST_CALLS = 2_600_000
+"""Of functions, by the main threads of the tool's processes. 5.4 million took 1.8 to 2.2 s on one machine and 5.7 to 6.2 s on a slow one."""
 COMMAND = (sys.executable, "-P", "-m", "flashcore_ci.cli.main")
 BUILT = ("--build", "build", "--toolchain", "system")
 
@@ -69,7 +72,11 @@ def fast(tmp_path: Path, default_suite: Path) -> Iterator[Machine]:
         (machine.recording / name).parent.mkdir(parents=True, exist_ok=True)
         (machine.recording / name).write_bytes(data)
     facts = {"torch": "2.11.0", "device": "NVIDIA H200", "multiprocessors": 132, "l2": 62914560}
-    machine.content |= {"outcomes": outcomes(machine.recording), "environment": facts, "processes": []}
+    machine.content |= {"outcomes": "in files", "environment": facts, "processes": []}
+    found = outcomes(machine.recording)
+    (machine.recording / "outcomes").mkdir()
+    for name, content in found.items():
+        (machine.recording / "outcomes" / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     machine._write_recording()
     machine.environment["TIMED"] = str(os.getpid())
     yield machine
@@ -109,9 +116,17 @@ def overhead(machine: Machine, shard: Path, *options: str) -> float:
 WINDOW = ((min, "logs/*/job.json"), (max, "logs/*/ended.json"))
 
 
+def calls(machine: Machine, shard: Path, *options: str) -> int:
+    """Count the calls, which takes twice as long."""
+    counted = machine.recording / "calls"
+    machine.environment["CALLS"] = str(counted)
+    overhead(machine, shard, *options)
+    return sum(map(int, counted.read_text().split()))
+
+
 def test_a_small_shard(fast: Machine) -> None:
     shard = cut(fast, 64)
-    assert any(overhead(fast, shard, *BUILT) <= LIMIT for _ in range(TIMES))
+    assert any(overhead(fast, shard, *BUILT) <= LIMIT for _ in range(TIMES)) or calls(fast, shard, *BUILT) <= MOST_CALLS
 
 
 @pytest.mark.nightly

@@ -19,7 +19,7 @@ from golden.reports import RED
 from suite_texts import GATE, WHOLE, WITHOUT_GATES
 
 from flashcore_ci.cli import main
-from flashcore_ci.report import formatting, terminal
+from flashcore_ci.report import formatting, junit, markdown, terminal
 from flashcore_ci.report.html import markup
 from flashcore_ci.run import reports, streams
 from flashcore_ci.store import codec
@@ -123,6 +123,8 @@ def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pass every character on."""
     monkeypatch.setattr(streams, "visible", lambda text: text)
     monkeypatch.setattr(formatting, "_escape_unprintable", lambda text: text)
+    for module, name in ((formatting, "printable"), (formatting, "clean_lines"), (junit, "_clean"), (markdown, "prose")):
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)  # it remembers what was escaped
     monkeypatch.setattr(markup, "text", lambda plain: plain.translate(markup.ESCAPES))
     monkeypatch.setattr(codec, "UNSEEN", re.compile("(?!)"))
 

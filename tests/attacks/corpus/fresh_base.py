@@ -140,7 +140,7 @@ def _archive(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask git for an archive, and take the first meaning of a name."""
-    monkeypatch.setattr(git, "export", _archive)
+    monkeypatch.setattr(git_export, "export", _archive)
     monkeypatch.setattr(git, "_refuse_two_meanings", lambda *_: None)
 
 

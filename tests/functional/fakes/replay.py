@@ -112,7 +112,8 @@ def part(process: dict[str, Any], workloads: set[str]) -> dict[str, Any]:
 
 def made_of_outcomes(name: str, kind: str, workloads: set[str]) -> dict[str, Any]:
     """Return a process that ended well, whatever it is asked. ``outcomes`` are by a process's name or a job's kind."""
-    known = recording()["outcomes"].get(name) or recording()["outcomes"][kind]
+    files = (f"{FOLDER}/outcomes/{each}.json" for each in (name, kind))  # one file for each: all take 0.2 s to decode
+    known = json.loads(read(next(filter(os.path.exists, files))))
     outcomes = {workload: known.get(workload, next(iter(known.values()))) for workload in workloads}
     return {
         "name": name,
