@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore_ci.model.errors import UnmetError, UsageError
 from flashcore_ci.run import gate, reports
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.claim import claim_folder, refuse_input
 from flashcore_ci.store.run import read_run
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -18,8 +18,11 @@ FIX = "run the GPU job on one machine of each class, and give the evidence of ea
 
 
 def demand(names: str, evidence: Sequence[Path], request: Request) -> tuple[str, ...]:
-    """Return the class of each evidence, as ``assign``, and remove earlier reports of all."""
-    for out in [request.out / name for name in _read(names)]:
+    """Return the class of each evidence, as ``assign``, and remove earlier reports of all, but not of ``evidence``."""
+    outs = [request.out / name for name in _read(names)]
+    for out in (request.out, *outs):
+        refuse_input(out, *evidence)
+    for out in outs:
         gate.check_suite_exists(replace(request, out=out))
         with claim_folder(out):
             reports.clear(out)

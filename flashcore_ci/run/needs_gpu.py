@@ -27,7 +27,7 @@ from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.run.required_check import SUCCESS, demanded_results, unmet_jobs
-from flashcore_ci.store.claim import DECISION, claim_folder
+from flashcore_ci.store.claim import DECISION, claim_folder, refuse_input
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.files import write_atomically
 from flashcore_ci.suite.loader import load
@@ -51,6 +51,7 @@ def needs_gpu(
     Whatever cannot be read or is not known needs a GPU. ``needs`` and ``demand`` are as in ``require``, but jobs that are not
     demanded may be skipped. UnmetError when one failed.
     """
+    refuse_input(request.out, evidence)
     with claim_folder(request.out), scratch_folder() as scratch:
         reports.clear(request.out)
         (request.out / DECISION).unlink(missing_ok=True)

@@ -65,9 +65,9 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
 
 
 def refuse_input(out: Path, *inputs: Path) -> None:
-    """UsageError when ``out``, which is emptied, is one of the ``inputs``."""
+    """UsageError when ``out``, whose reports or all files are removed, is one of the ``inputs``."""
     if any(files.resolve(path) == files.resolve(out) for path in inputs):
-        raise UsageError(f"{out} is what this command reads, and --out is emptied", fix=FIX)
+        raise UsageError(f"{out} is what this command reads, and it would write there", fix=FIX)
 
 
 def _has_mark(file: Path, mark: bytes) -> bool:

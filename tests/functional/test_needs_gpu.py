@@ -55,6 +55,13 @@ def decided(repository: Repository, evidence: Path) -> tuple[int, dict[str, obje
     return done.returncode, json.loads(done.stdout)
 
 
+def test_the_evidence_keeps_its_own_reports(repository: Repository, measured: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.json").touch()
+    done = repository.tool("needs-gpu", tmp_path, "--base", "main", "--statement", measured, "--out", tmp_path)
+    assert (done.returncode, "is what this command reads" in done.stderr) == (2, True), done.stderr
+    assert (tmp_path / "report.json").exists()
+
+
 def children_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

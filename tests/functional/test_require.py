@@ -63,6 +63,15 @@ def test_the_evidence_is_not_emptied_as_the_folder_of_reports(repository: Reposi
     assert read_run(copy) == read_run(measured)
 
 
+@pytest.mark.parametrize("out", ["runs/h200", "runs"])
+def test_a_machine_has_no_folder_in_the_evidence(repository: Repository, measured: Path, tmp_path: Path, out: str) -> None:
+    copy = Path(shutil.copytree(measured, tmp_path / "runs/h200"))
+    (copy / "report.json").touch()
+    done = repository.tool("require", copy, "--machines", "h200", "--out", tmp_path / out)
+    assert (done.returncode, "is what this command reads" in done.stderr) == (2, True), done.stderr
+    assert {file.name for file in copy.iterdir()} == {*(file.name for file in measured.iterdir()), "report.json"}
+
+
 def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repository, tmp_path: Path) -> None:
     needs = json.dumps({"ci": {"result": "success"}, "gpu": {"result": "skipped"}})
     status, said = required(repository, tmp_path / "nothing.tar.xz", needs)
