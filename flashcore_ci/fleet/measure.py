@@ -60,6 +60,11 @@ class Fleet:
                 raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
             tasks = [task for one in ended for task in self._settle(one)]
 
+    def leave_out_different(self) -> None:
+        """Keep the largest group of results from equal machines. The other shards are lost, not the whole run."""
+        self.done, different = merge.divide(self.done)
+        self.notes += (f"shard {index} is lost: {shorten(why)}" for index, why in different.items())
+
     def _measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         """Let the engine run the tasks. If it cannot, they are lost, and what earlier rounds found stays."""
         try:
@@ -155,6 +160,7 @@ def measure(
             measured=lambda: here.append(pool.submit(host.provenance, request)),
         )
         fleet.run(tasks)
+        fleet.leave_out_different()
         run = (
             merge.merge(fleet.done, verified=engine.verified)
             if fleet.done

@@ -127,6 +127,29 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
     return replace(joined, evidence=evidence, files=dict(sorted(joined.files.items())))
 
 
+def divide(parts: Iterable[Part]) -> tuple[list[Part], dict[int, str]]:
+    """Return the largest group that ``merge`` would join, and for the index of each other shard why it is left out.
+
+    Of groups of equal size it is the first one.
+    """
+    groups: list[list[Part]] = []
+    for part in parts:
+        same = next((group for group in groups if not _find_difference(group[0], part)), None)
+        if same is None:
+            groups.append(same := [])
+        same.append(part)
+    kept = max(groups, key=len, default=[])
+    return kept, {part.shard.index: _find_difference(kept[0], part) for group in groups if group is not kept for part in group}
+
+
+def _find_difference(left: Part, right: Part) -> str:
+    try:
+        _refuse_different(left, right)
+    except EvidenceError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
 def write(run: Run, out: Path, bundles: Iterable[Path]) -> None:
     """Write the merged run to ``out``, which no other gate may use meanwhile. UsageError if it is one of ``bundles``."""
     refuse_input(out, *bundles)
@@ -148,12 +171,7 @@ def _join(parts: Sequence[Part]) -> Run:
     """Join all at once: each is compared with the first, so the time is linear."""
     first, every = parts[0], [part.run.evidence for part in parts]
     for part in parts[1:]:
-        if part.run.plan_digest != first.run.plan_digest:
-            raise _differ(first, part, "the plan")
-        _refuse_other_cut(first, part)
-        if part.run.evidence.builds != first.run.evidence.builds:
-            raise _differ(first, part, "the build")
-        _refuse_other_provenance(first, part)
+        _refuse_different(first, part)
     evidence = Evidence(
         provenance=_join_provenance([one.provenance for one in every]),
         builds=every[0].builds,
@@ -164,9 +182,14 @@ def _join(parts: Sequence[Part]) -> Run:
     return replace(first.run, evidence=evidence, files=_join_files(parts))
 
 
-def _refuse_other_cut(left: Part, right: Part) -> None:
+def _refuse_different(left: Part, right: Part) -> None:
+    if right.run.plan_digest != left.run.plan_digest:
+        raise _differ(left, right, "the plan")
     if right.shard.parts != left.shard.parts:
         raise _differ(left, right, "the cut into shards")
+    if right.run.evidence.builds != left.run.evidence.builds:
+        raise _differ(left, right, "the build")
+    _refuse_other_provenance(left, right)
 
 
 def _refuse_other_provenance(left: Part, right: Part) -> None:

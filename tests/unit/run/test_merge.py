@@ -239,3 +239,23 @@ def test_a_shard_is_not_emptied_for_the_merged_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is what this command reads"):
         merge.write(merge.merge(PARTS, verified=False), tmp_path, [tmp_path / "other", tmp_path])
     assert (tmp_path / "evidence.json").read_text() == "measured"
+
+
+def test_the_largest_group_of_equal_machines_is_kept_and_the_others_are_named() -> None:
+    driver = make_provenance(device=make_device(uuid="GPU-1", driver="9.9"), collected_at="2026-11-22T08:00:01Z")
+    odd = part(1, provenance=driver)
+    kept, different = merge.divide([odd, *PARTS[1:]])
+    assert kept == list(PARTS[1:])
+    assert list(different) == [1]
+    assert "differ in the GPU's driver" in different[1]
+    assert merge.merge(kept, verified=True).evidence.shard.units == tuple(
+        unit for unit in shards.units_of(PLAN) if unit not in CUT[0]
+    )
+
+
+def test_of_two_equal_groups_the_first_is_kept() -> None:
+    odd = part(2, provenance=make_provenance(device=make_device(uuid="GPU-2", driver="9.9")))
+    assert merge.divide([PARTS[0], odd])[0] == [PARTS[0]]
+    assert merge.divide([odd, PARTS[0]])[0] == [odd]
+    assert merge.divide([]) == ([], {})
+    assert merge.divide(PARTS) == (list(PARTS), {})
