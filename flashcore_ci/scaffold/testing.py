@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 import shutil
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import shorten
 from flashcore_ci.model.errors import FlashcoreError, UsageError
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.report import formatting
@@ -79,6 +81,8 @@ def _describe(report: Report, out: Path) -> str:
 
 def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, tolerance: float | None) -> Problem:
     kernel, reference = _function(fn, "the kernel", root), _function(ref, "the reference", root)
+    if tolerance is not None and not (type(tolerance) in {int, float} and 0 <= tolerance < math.inf):
+        raise UsageError(f"tolerance is {shorten(repr(tolerance))}", fix="give the largest absolute error, as 2e-3")
     if callable(inputs):
         generator, given = _function(inputs, "the inputs", root), {}
     else:

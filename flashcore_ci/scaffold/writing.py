@@ -38,7 +38,7 @@ def write_new(root: Path, texts: Mapping[str, str]) -> None:
 def ignore_runs(root: Path) -> bool:
     """Add the folder of runs to .gitignore, unless it is there. Return whether a line was added."""
     path = root / ".gitignore"
-    if path.is_symlink():
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # a FIFO would wait for a reader
         return False
     text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
     if {IGNORED, "runs/", "/runs", "runs"} & set(text.splitlines()):

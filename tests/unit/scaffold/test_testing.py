@@ -41,16 +41,31 @@ def twice(x):
 REFERENCES = "def double(x):\n    return 2 * x\n\n\ndef draw(seed):\n    return {'x': seed}\n"
 
 
-@pytest.mark.parametrize(("kernel", "is_measured"), [("double", True), ("twice", True), ("wrapped", False), ("older", False)])
-def test_a_function_that_has_the_name_of_another_is_refused(tmp_path: Path, kernel: str, is_measured: bool) -> None:
-    """``fast = torch.compile(slow)`` has the name of ``slow``, which a process that imports it by name would measure."""
+def gate(folder: Path, kernel: str, tolerance: object = None) -> testing.Ended:
     modules = {}
     for name, text in (("kernels", KERNELS), ("references", REFERENCES)):
-        (tmp_path / f"{name}.py").write_text(text)
-        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        (folder / f"{name}.py").write_text(text)
+        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
         modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(modules[name])
     sides = getattr(modules["kernels"], kernel), modules["references"].double
-    ended = testing.gate(*sides, modules["references"].draw, root=tmp_path, name=kernel, mode="auto", environ={})
+    return testing.gate(
+        *sides, modules["references"].draw, root=folder, name=kernel, mode="auto", environ={}, tolerance=tolerance
+    )
+
+
+@pytest.mark.parametrize(("kernel", "is_measured"), [("double", True), ("twice", True), ("wrapped", False), ("older", False)])
+def test_a_function_that_has_the_name_of_another_is_refused(tmp_path: Path, kernel: str, is_measured: bool) -> None:
+    """``fast = torch.compile(slow)`` has the name of ``slow``, which a process that imports it by name would measure."""
+    ended = gate(tmp_path, kernel)
     refused = "the kernel is not what its file has as" in ended.text and "fix: define it with def" in ended.text
+    assert (ended.skipped, refused) == (is_measured, not is_measured), ended.text
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "is_measured"), [(2e-3, True), (0, True), ("x", False), (-1.0, False), (float("nan"), False), (True, False)]
+)
+def test_a_tolerance_is_a_number(tmp_path: Path, tolerance: object, is_measured: bool) -> None:
+    ended = gate(tmp_path, "double", tolerance)
+    refused = f"tolerance is {tolerance!r}" in ended.text and "fix: give the largest absolute error" in ended.text
     assert (ended.skipped, refused) == (is_measured, not is_measured), ended.text

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from flashcore_ci.model.errors import UsageError
@@ -32,3 +34,8 @@ def test_runs_are_ignored_once(tmp_path, before, after):
         file.write_text(before)
     assert writing.ignore_runs(tmp_path) == (after is not None)
     assert file.read_text() == (before if after is None else after)
+
+
+def test_a_fifo_is_left_alone(tmp_path):
+    os.mkfifo(tmp_path / ".gitignore")
+    assert not writing.ignore_runs(tmp_path)
