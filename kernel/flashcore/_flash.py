@@ -6,7 +6,8 @@ because they may only change how the same forward result is computed. In a graph
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -53,10 +54,14 @@ def flash_attn_func(
         refuse_unsupported(_E4M3, (qv, window_size, attention_chunk, softcap, sinks))
         if torch.compiler.is_compiling():
             raise NotImplementedError("q: E4M3 has no operator for a graph. Call flash_attn_func outside of torch.compile")
-        return attention_e4m3(
-            q, k, v, causal=causal, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale, v_scale=v_descale,
-            return_lse=return_attn_probs, max_ctas=max_ctas,
+        attend = functools.partial(
+            attention_e4m3, causal=causal, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale, v_scale=v_descale,
+            max_ctas=max_ctas,
         )  # fmt: skip
+        if not needs_gradient(q, k, v):
+            return attend(q, k, v, return_lse=return_attn_probs)
+        out, lse = _WithoutGradient.apply(functools.partial(attend, return_lse=True), q, k, v)
+        return (out, lse) if return_attn_probs else out
     values = (qv, q_descale, k_descale, v_descale)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
@@ -128,6 +133,22 @@ def flash_attn_varlen_func(
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
         window=window_size, chunk=attention_chunk, softcap=softcap, sinks=sinks,
     )  # fmt: skip
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """Let the output require a gradient, so that the backward can refuse it instead of losing it."""
+
+    @staticmethod
+    def forward(ctx: Any, attend: Callable[..., Any], *tensors: torch.Tensor) -> Any:
+        """Compute the output and the log-sum-exp."""
+        out, lse = attend(*tensors)
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(_ctx: Any, *_gradients: Any) -> Any:
+        """Refuse by name, as the operators do."""
+        raise NotImplementedError(ops.REFUSAL.format("E4M3"))
 
 
 def needs_gradient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:

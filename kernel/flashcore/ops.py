@@ -39,6 +39,8 @@ SCHEMAS = {
 NO_GRADIENT = OPTIONAL_TENSORS[2:]
 """Arguments that the backward does not serve."""
 
+REFUSAL = "{}: FlashCore computes no gradient with it. Use torch.no_grad()"
+
 BELOW = "_fwd_below"
 """Private: ``fwd`` below autograd, which C++ calls in the mode without gradients. Graphs have ``fwd``."""
 
@@ -200,11 +202,9 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -
     ctx.save_for_backward(q, k, v, *output, tensors["cu_seqlens_q"], tensors["cu_seqlens_k"])
     options = (*rest, *_DEFAULTS[len(rest) :])[len(OPTIONAL_TENSORS) :]
     chunk, softcap, sinks = options[-3:]
-    ctx.refused += [
-        name
-        for name, is_set in (("attention_chunk", chunk > 0), ("softcap", softcap > 0), ("sinks", sinks is not None))
-        if is_set
-    ]
+    is_e4m3 = q.dtype is torch.float8_e4m3fn
+    refused = (("attention_chunk", chunk > 0), ("softcap", softcap > 0), ("sinks", sinks is not None), ("E4M3", is_e4m3))
+    ctx.refused += [name for name, is_set in refused if is_set]
     ctx.options = (*options[:4], *options[6:8])
     ctx.mark_non_differentiable(output[1])
 
@@ -212,7 +212,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -
 def _backward(ctx: Any, dout: Any, _dlse: Any) -> tuple[Any, ...]:
     """Compute the gradients. NotImplementedError names what has none."""
     if ctx.refused:
-        raise NotImplementedError(f"{ctx.refused[0]}: FlashCore computes no gradient with it. Use torch.no_grad()")
+        raise NotImplementedError(REFUSAL.format(ctx.refused[0]))
     q, k, v, out, lse, cu_q, cu_k = ctx.saved_tensors
     gradients = torch.ops.flashcore.bwd(dout.contiguous(), q, k, v, out, lse, cu_q, cu_k, *ctx.options)
     return (*gradients, *[None] * len(_DEFAULTS))

@@ -178,4 +178,5 @@ def ignore(*_arguments: Any, **_options: Any) -> None:
 
 ops = SimpleNamespace()
 library = SimpleNamespace(Library=Library, register_fake=ignore, register_autograd=ignore)
+autograd = SimpleNamespace(Function=object)
 compiler = SimpleNamespace(is_compiling=lambda: state.compiling)

@@ -1,4 +1,4 @@
-"""What has no gradient: the backward names it, and E4M3 is as docs/integrations.md says."""
+"""What has no gradient: the backward names it, E4M3 too."""
 
 from __future__ import annotations
 
@@ -67,10 +67,25 @@ def test_descales_have_no_gradient(operators: SimpleNamespace, launched: list[An
     assert (q.grad, launched) == (None, [])
 
 
-def test_dense_e4m3_loses_its_gradient_without_an_error(operators: SimpleNamespace) -> None:
-    """A known gap. Once this fails, docs/integrations.md must no longer say so."""
-    q = make(operators, BATCH, ROWS, HEADS, D, dtype="float8_e4m3fn")
-    assert not operators.flashcore.flash_attn_func(q, q, q).requires_grad
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_e4m3_has_no_gradient(operators: SimpleNamespace, launched: list[Any], name: str, packed: bool) -> None:
+    """FlashAttention-3's own tests pass E4M3 tensors that require a gradient, so only the backward refuses."""
+    torch, flashcore = operators.torch, operators.flashcore
+    tensors = [make(operators, BATCH, ROWS, HEADS, D, dtype="float8_e4m3fn").requires_grad_(key == name) for key in "qkv"]
+    if packed:
+        starts = torch.tensor([0, ROWS, 2 * ROWS], dtype=torch.int32)
+        tensors = [tensor.detach().flatten(0, 1).requires_grad_(tensor.requires_grad) for tensor in tensors]
+        function, rest = flashcore.flash_attn_varlen_func, (starts, starts, ROWS, ROWS)
+    else:
+        function, rest = flashcore.flash_attn_func, ()
+    out, lse = function(*tensors, *rest, return_attn_probs=True)
+    assert (out.dtype, lse.requires_grad) == (torch.bfloat16, False)
+    refuse(operators, "E4M3", out)
+    refuse(operators, "E4M3", function(*tensors, *rest))
+    assert ([tensor.grad for tensor in tensors], launched) == ([None] * 3, [])
+    with torch.no_grad():
+        assert not function(*tensors, *rest).requires_grad
 
 
 def test_a_cache_of_e4m3_refuses_queries_that_need_a_gradient(operators: SimpleNamespace) -> None:
