@@ -9,6 +9,7 @@ Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, `
 - ``flash``: call FlashAttention-3's function instead of the binding
 - ``left``, ``right``: window, negative: unlimited. ``chunk``, ``softcap``: 0 for none. ``sinks``: "", fp32 or bf16
 - ``counted``: the number of loaded key tiles is an output. Only with a limit and equal lengths
+- ``used``, ``leftpad``: see varlen.py
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ KERNEL = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module
@@ -55,6 +55,8 @@ DEFAULTS: dict[str, Any] = {
     **local.LIMITS,
     "sinks": "",
     "counted": False,
+    "used": False,
+    "leftpad": False,
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions. The next larger one serves those between.
 CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
@@ -84,8 +86,9 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     p = _complete(params)
     tile = next(tile for tile in TILES if tile >= p["d"])
     lengths = varlen.LENGTHS[p["lengths"]](p)
-    queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
-    pairs = sum(_count_visible_pairs(sq, sk, p) for sq, sk in lengths)
+    served = varlen.drop_unused(p, lengths)
+    queries, keys = (sum(column) for column in zip(*served, strict=True)) if served else (0, 0)
+    pairs = sum(_count_visible_pairs(sq, sk, p) for sq, sk in served)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
     shape = f"{'paged_' if varlen.is_paged(p, lengths, is_local=local.needs_local(p)) else ''}d{tile}_{p['dtype']}"
     entry = f"flashcore_attention_fwd_{shape}_{'causal' if p['causal'] else 'full'}"

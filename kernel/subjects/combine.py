@@ -18,7 +18,6 @@ KERNEL = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module

@@ -7,6 +7,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 - ``flash``: call FlashAttention-3's function instead of the binding
 - ``vary``: the launches differ, and must have the same bits: ctas or batch (launches.py). ``counted``: loaded key tiles are an output
 - ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
+- ``used``: packed sequences have unused rows. ``rotary``, ``index``, ``leftpad``: see caches.py
 - ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
@@ -27,19 +28,17 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-FILES = ("draws", "formulas", "fp8", "sequences", "local", "launches", "package")
+FILES = ("draws", "formulas", "fp8", "sequences", "caches", "local", "launches", "package")
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module
 
 
-draws, formulas, fp8, sequences, local, launches, package = (_load_neighbour(name) for name in FILES)
-ELEMENT_BYTES, LSE_BYTES, MARK = 2, 4, 77.0
-SPARE_PAGES, MAX_PAGE, GARBAGE = 3, 1024, (-1, 2**31 - 1, 12_345_678)
+draws, formulas, fp8, sequences, caches, local, launches, package = (_load_neighbour(name) for name in FILES)
+ELEMENT_BYTES, LSE_BYTES, MARK, MAX_PAGE = 2, 4, 77.0, 1024
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
     **dict.fromkeys(("b", "h", "hkv", "sk", "d")),
@@ -59,6 +58,10 @@ DEFAULTS: dict[str, Any] = {
     "counted": False,
     **local.LIMITS,
     "sinks": "",
+    "used": False,
+    "rotary": "",
+    "index": False,
+    "leftpad": False,
 }
 DEVICE = "cuda"
 INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
@@ -96,7 +99,9 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the work of one workload. Each visible key and value counts once."""
     p = _complete(params)
-    served = [pair for pair in zip(_count_keys(p), sequences.count_queries(p), strict=True) if sequences.is_served(p, pair[1])]
+    counts = _count_keys(p)
+    visible = [count - padding for count, padding in zip(counts, caches.count_padding(p, counts), strict=True)]
+    served = [pair for pair in zip(visible, sequences.count_queries(p), strict=True) if sequences.is_served(p, pair[1])]
     totals = [keys - local.see(keys - sq, keys, p)[0] for keys, sq in served]
     pairs = sum(last - first for n, sq in served for first, last in (local.see(n - sq + i, n, p) for i in range(sq)))
     rows = p["h"] * sum(sq for _, sq in served)
@@ -105,7 +110,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
         "bytes": float(rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * moved),
-        "entries": [sequences.name_entry(p, is_local=local.needs_local(p))] if rows else [],
+        "entries": [sequences.name_entry({**p, "page": caches.get_page(p)}, is_local=local.needs_local(p))] if rows else [],
     }
 
 
@@ -121,11 +126,11 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     dtype = torch.float16 if p["dtype"] == "fp16" else torch.bfloat16
-    totals = torch.tensor(_count_keys(p), device=DEVICE)
+    counts = _count_keys(p)
     capacity = -(-p["sk"] // p["page"]) * p["page"] if p["page"] else p["sk"]
     values = {**p, "sk": capacity, "scale": 1.0, "draws": dtype}
     q, k, v = (tensor.to(dtype) for tensor in draws.INPUTS[p["input"]](values, generator))
-    before = totals - p["new"]
+    before = torch.tensor(counts, device=DEVICE) - p["new"]
     new = {f"{name}_new": formulas.gather_rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
     scales = {}
     if p["cache"]:
@@ -134,14 +139,15 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     if p["dtype"] == "e4m3":
         scales["q_scale"] = fp8.make_scale(p, 0)
         q = fp8.quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
-    if p["new"] or not bool((totals == k.shape[1]).all()):
-        unused = torch.arange(k.shape[1], device=DEVICE) >= before[:, None]
+    used = caches.mask_used(p, [count - p["new"] for count in counts], k.shape[1])
+    if not used.all():
         for cache in (k, v):
-            cache.masked_fill_(unused[:, :, None, None], fp8.get_nan(cache))
-    table = _make_table(p) if p["page"] else None
+            cache.masked_fill_(~used.to(DEVICE)[:, :, None, None], fp8.get_nan(cache))
+    table = caches.make_table(p, counts).to(DEVICE) if p["page"] else None
     if table is not None:
-        k, v = (_to_pages(cache, table, p) for cache in (k, v))
+        k, v = (caches.to_pages(cache, table, p, counts, fp8.get_nan(cache)) for cache in (k, v))
     options = {**{key: p[key] for key in (*OPTIONS, "flash", "vary", "counted", *local.LIMITS)}, **local.draw_sinks(p, generator)}
+    options |= caches.draw(p, counts, generator, dtype)
     return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
@@ -151,13 +157,13 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     q = inputs["q"]
     lse = torch.empty(sequences.shape_of_lse(inputs), dtype=torch.float32, device=q.device)
-    caches = {
+    written = {
         name: torch.empty_like(inputs[name], dtype=torch.float32 if fp8.is_fp8(inputs[name]) else None)
         for name in ("k", "v")
         if f"{name}_new" in inputs
     }
-    caches |= {"tiles": lse.new_empty(1)} if inputs.get("counted") else {}
-    return {"out": torch.empty_like(q, dtype=torch.bfloat16 if fp8.is_fp8(q) else None), "lse": lse, **caches}
+    written |= {"tiles": lse.new_empty(1)} if inputs.get("counted") else {}
+    return {"out": torch.empty_like(q, dtype=torch.bfloat16 if fp8.is_fp8(q) else None), "lse": lse, **written}
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -178,7 +184,7 @@ def _run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         results = flashcore.flash_attn_with_kvcache(
             *(tensor.view(torch.float8_e4m3fn) if fp8.is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
             **{f"{name}_descale": scale for name, scale in scales.items()}, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
-            return_softmax_lse=True, **local.flash_options(inputs),
+            return_softmax_lse=True, **local.flash_options(inputs), **caches.get_arguments(inputs),
         )  # fmt: skip
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
@@ -207,11 +213,13 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     dtype = torch.float64 if exact else torch.bfloat16 if fp8.is_fp8(q) else q.dtype
     out = torch.zeros_like(q, dtype=dtype)
     lse = torch.full(sequences.shape_of_lse(inputs), -math.inf, dtype=torch.float64 if exact else torch.float32, device=q.device)
-    caches = {name: inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v")}
+    stored = {name: inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v")}
     lengths = inputs["lengths"].tolist()
-    for i, stored, rows_of_out, rows_of_lse in sequences.split(inputs, out, lse):
-        query, sq = fp8.dequantise(stored, inputs.get("q_scale"), i, dtype), len(stored)
-        k, v = (_append(inputs, caches, name, i, lengths[i]) for name in ("k", "v"))
+    for i, queries, rows_of_out, rows_of_lse in sequences.split(inputs, out, lse):
+        sq, turned = len(queries), caches.turn(queries, inputs, lengths[i], counts_up=inputs["causal"])
+        query = fp8.dequantise(turned, inputs.get("q_scale"), i, dtype)
+        new = ((name, _make_new_rows(inputs, name, i, lengths[i])) for name in ("k", "v"))
+        k, v = (caches.append(inputs, stored[name], i, lengths[i], rows) for name, rows in new)
         k, v = (fp8.dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
         if local.is_limited(inputs):
             rows_of_out[:], rows_of_lse[:] = local.compute_rows(query, k, v, inputs)
@@ -222,57 +230,21 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
             if visible > 0:
                 attend = formulas.formula if exact else formulas.pytorch
                 rows_of_out[rows], rows_of_lse[:, rows] = attend(query[rows], k[:visible], v[:visible])
-    appended = {name: fp8.to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
+    appended = {name: fp8.to_float(stored[name]).nan_to_num(MARK) for name in stored if f"{name}_new" in inputs}
     appended |= {"tiles": sequences.count_tiles(inputs).to(lse.dtype)} if inputs.get("counted") else {}
     return {"out": out, "lse": lse, **appended}
 
 
-def _append(inputs: Mapping[str, Any], caches: Mapping[str, Any], name: str, sequence: int, before: int) -> Any:
-    """Write the new rows of one sequence into the cache. Return all its rows, (keys, kv heads, d)."""
-    import torch
-
-    cache, new, table = caches[name], inputs.get(f"{name}_new"), inputs["page_table"]
-    count = 0 if new is None else new.shape[1]
-    positions = torch.arange(before + count, device=cache.device)
-    if table is None:
-        rows, indices = cache[sequence], positions
-    else:
-        page = cache.shape[1]
-        rows, indices = cache.flatten(0, 1), table[sequence, positions // page].long() * page + positions % page
-    if new is not None:
-        stored = (
-            fp8.quantise(new[sequence], inputs[f"{name}_scale"][sequence][None].float()) if fp8.is_fp8(cache) else new[sequence]
-        )
-        rows[indices[before:]] = stored
-    return rows[indices]
-
-
-def _make_table(p: Mapping[str, Any]) -> Any:
-    """Assign pages to each sequence: a fixed shuffle of the pool, and garbage after a sequence's last page."""
-    import torch
-
-    used = _mask_used_pages(p)
-    shuffle = torch.randperm(used.numel() + SPARE_PAGES, generator=torch.Generator().manual_seed(1))[: used.numel()]
-    garbage = torch.tensor(GARBAGE)[torch.arange(used.numel()) % len(GARBAGE)]
-    return torch.where(used, shuffle.view_as(used), garbage.view_as(used)).int().to(DEVICE)
-
-
-def _mask_used_pages(p: Mapping[str, Any]) -> Any:
-    import torch  # a mask on the host
-
-    return torch.tensor(_count_keys(p))[:, None] > torch.arange(-(-p["sk"] // p["page"])) * p["page"]
-
-
-def _to_pages(cache: Any, table: Any, p: Mapping[str, Any]) -> Any:
-    """Copy the rows into pages. Unused pages hold NaN."""
-    pages, used = cache.unflatten(1, (-1, p["page"])), _mask_used_pages(p).to(DEVICE)
-    pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), fp8.get_nan(pages))
-    pool[table[used].long()] = pages[used]
-    return pool
+def _make_new_rows(inputs: Mapping[str, Any], name: str, sequence: int, before: int) -> Any:
+    """Return the new rows of one sequence as its cache stores them, or None."""
+    rows = inputs[f"{name}_new"][sequence] if f"{name}_new" in inputs else None
+    if rows is None:
+        return None
+    rows = caches.turn(rows, inputs, before) if name == "k" else rows
+    return fp8.quantise(rows, inputs[f"{name}_scale"][sequence][None].float()) if fp8.is_fp8(inputs[name]) else rows
 
 
 def _count_keys(p: Mapping[str, Any]) -> list[int]:
-    """Count the keys of each sequence after the append."""
     return [max(n, p["new"]) for n in sequences.LENGTHS[p["lengths"]](p["b"], p["sk"])]
 
 
@@ -291,6 +263,7 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     if p["flash"] and (p["deterministic"] or p["max_ctas"]):
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
     sequences.check(p)
+    caches.check(p)
     local.check(p)
     sequences.check_counted(p)
     if sequences.is_gathered(p) and not (p["packed"] or p["flash"]):

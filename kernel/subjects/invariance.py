@@ -31,7 +31,6 @@ Attended = tuple[Any, Any]
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which ``build`` lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     module.__file__ = str(KERNEL / f"subjects/{name}.py")
     SourceFileLoader(module.__name__, module.__file__).exec_module(module)

@@ -26,7 +26,6 @@ ELEMENT_BYTES, LSE_BYTES = 2, 4
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which ``build`` lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     module.__file__ = str(KERNEL / f"subjects/{name}.py")
     SourceFileLoader(module.__name__, module.__file__).exec_module(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
@@ -12,6 +13,7 @@ HEAD_DIMS, KERNEL_HEAD_DIMS, FP8_STEP = range(8, 257, 8), (64, 128, 256), 16
 MAX_DRAWN = 64  # queries of a sequence that is left out
 ROW_TILE, WARPGROUP_ROWS, MAX_WARPGROUP_HEAD_DIM = 16, 64, 128  # of decode/config.h
 COUNTED_HEAD_DIM, TILE_KEYS = 64, 128
+UNUSED_ROWS = 2  # behind the queries of a packed sequence
 
 
 def _make_ragged(b: int, sk: int) -> list[int]:
@@ -36,6 +38,8 @@ def check(p: Mapping[str, Any]) -> None:
     """ValueError if the parameters do not fit together."""
     if p["packed"] and (p["new"] or p["flash"] or p["cache"] or p["splits"] or p["deterministic"]):
         raise ValueError(f"packed: needs defaults of new, flash, cache, splits and deterministic, is {p['packed']}")
+    if p["used"] and not p["packed"]:
+        raise ValueError("used: needs packed, is true")
     if not p["packed"] and p["sq"] > MAX_QUERIES:
         raise ValueError(f"sq: must be from 1 to {MAX_QUERIES}, is {p['sq']}")
     if p["vary"] and (p["packed"] or p["new"] or p["flash"]):
@@ -90,10 +94,17 @@ def pack(q: Any, p: Mapping[str, Any]) -> dict[str, Any]:
     if not p["packed"]:
         return {"q": q}
     counts = count_queries(p)
-    left_out = torch.cat([torch.full((count,), not is_served(p, count)) for count in counts]).to(q.device)
-    starts = torch.tensor(list(accumulate(counts, initial=0)), dtype=torch.int32)
-    rows = torch.cat([q[i, :count] for i, count in enumerate(counts)])
-    return {"q": rows, "starts": starts.to(q.device), "left_out": left_out if any(left_out) else None, "max_queries": p["packed"]}
+    sizes = [min(p["sq"], count + UNUSED_ROWS * p["used"]) for count in counts]
+    served = [count * is_served(p, count) for count in counts]
+    left_out = torch.cat([torch.arange(size) >= count for size, count in zip(sizes, served, strict=True)]).to(q.device)
+    starts, used = (
+        torch.tensor(list(each), dtype=torch.int32, device=q.device) for each in (accumulate(sizes, initial=0), counts)
+    )
+    rows = torch.cat([q[i, :size] for i, size in enumerate(sizes)])
+    if p["used"]:
+        rows[left_out] = math.nan
+    options = {"seqused_q": used} if p["used"] else {}
+    return {"q": rows, "starts": starts, "left_out": left_out if any(left_out) else None, "max_queries": p["packed"], **options}
 
 
 def shape_of_lse(inputs: Mapping[str, Any]) -> tuple[int, ...]:
@@ -108,37 +119,42 @@ def split(inputs: Mapping[str, Any], out: Any, lse: Any) -> Iterator[tuple[int, 
     if "starts" not in inputs:
         yield from ((i, q[i], out[i], lse[i]) for i in range(len(q)))
         return
-    for i, (start, end) in enumerate(pairwise(inputs["starts"].tolist())):
-        if 1 <= end - start <= inputs["max_queries"]:
-            yield i, q[start:end], out[start:end], lse[:, start:end]
+    starts = inputs["starts"].tolist()
+    counts = inputs["seqused_q"].tolist() if "seqused_q" in inputs else [end - start for start, end in pairwise(starts)]
+    for i, (start, count) in enumerate(zip(starts, counts, strict=False)):
+        if 1 <= count <= inputs["max_queries"]:
+            rows = slice(start, start + count)
+            yield i, q[rows], out[rows], lse[:, rows]
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Launch once. Rows that no launch writes get the values of the reference."""
+    """Launch once. Rows that no launch writes have the values of the reference before."""
     import flashcore
 
+    if inputs["left_out"] is not None:
+        outputs["out"][inputs["left_out"]] = 0
+        outputs["lse"][:, inputs["left_out"]] = float("-inf")
     flashcore.decode_varlen(
         *(inputs[name] for name in ("q", "k", "v", "starts")), max_queries=inputs["max_queries"], lengths=inputs["lengths"],
         page_table=inputs["page_table"], out=outputs["out"], lse=outputs["lse"], causal=inputs["causal"], max_ctas=inputs["max_ctas"],
-        **options,
+        **({"seqused_q": inputs["seqused_q"]} if "seqused_q" in inputs else {}), **options,
     )  # fmt: skip
-    if inputs["left_out"] is None:  # a timed row
-        return
-    outputs["out"][inputs["left_out"]] = 0
-    outputs["lse"][:, inputs["left_out"]] = float("-inf")
 
 
 def check_counted(p: Mapping[str, Any]) -> None:
     """ValueError unless the tiles that decode loads can be counted."""
     is_plain = not any(p[name] for name in ("flash", "packed", "new", "vary"))
-    if p["counted"] and not (is_plain and p["left"] >= 0 and (p["d"], p["hkv"]) == (COUNTED_HEAD_DIM, 1)):
-        raise ValueError(f"counted: needs left, d = {COUNTED_HEAD_DIM}, hkv = 1 and a plain call, left is {p['left']}")
+    has_limit = p["left"] >= 0 or p["chunk"] > 0
+    if p["counted"] and not (is_plain and has_limit and (p["d"], p["hkv"]) == (COUNTED_HEAD_DIM, 1)):
+        raise ValueError(f"counted: needs left or chunk, d = {COUNTED_HEAD_DIM}, hkv = 1 and a plain call, left is {p['left']}")
 
 
 def count_tiles(inputs: Mapping[str, Any]) -> Any:
     """Count the key tiles of decode from the first that a query sees, one for a sequence without keys. All heads share them."""
     import torch
 
-    lengths, tile = inputs["lengths"].long(), TILE_KEYS
-    first = (lengths - inputs["q"].shape[1] - inputs["left"]).clamp(min=0)
+    lengths, tile, left, chunk = inputs["lengths"].long(), TILE_KEYS, inputs["left"], inputs["chunk"]
+    position = (lengths - inputs["q"].shape[1]).clamp(min=0)
+    first = (position - left if left >= 0 else 0 * position).clamp(min=0)
+    first = torch.maximum(first, position // chunk * chunk) if chunk else first
     return ((lengths + tile - 1) // tile - first // tile).clamp(min=1).sum().reshape(1).to(torch.float32)

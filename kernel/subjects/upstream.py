@@ -59,7 +59,6 @@ _package = ""
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which ``build`` lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module

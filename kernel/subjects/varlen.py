@@ -1,6 +1,8 @@
 """Packed sequences of different lengths for the subject of attention, with keys in packed rows or in pages.
 
 Lengths do not depend on the seed. Pages are in random order. Keys past a length are NaN, and their entries of the page table are wrong. tests/kernel/gpu/test_varlen.py tests rows between sequences.
+
+With ``used`` some queries are unused. With ``leftpad`` each sequence has a cache, and keys before its own. Both hold NaN.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ PAGED_ENTRY = "flashcore_attention_paged_prepare"
 PAGED_HEAD_DIMS, WARPGROUP_ROWS, MULTIPROCESSORS = (64, 128, 256), 64, 132
 MIN_SERVING = 3  # sequences: two chunks and a single query
 WRONG_ENTRIES = (-1, 2**31 - 1, -(2**31), 10**6)
+PADDING = (0, 5, 64, 129)
 CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
 EDGES = ((0, 5), (1, 1), (17, 0), (200, 333), (64, 64), (193, 129), (1, 1000), (300, 3), (0, 0), (130, 2500))
 
@@ -55,8 +58,17 @@ def check(p: Mapping[str, Any], paged_head_dims: Sequence[int]) -> None:
         raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
     if p["lengths"] == "serving" and p["b"] < MIN_SERVING:
         raise ValueError(f"b: must be at least {MIN_SERVING} where lengths are serving, is {p['b']}")
+    if (p["used"] or p["leftpad"]) and (p["lengths"] == "equal" or (p["leftpad"] and (p["page"] or p["used"] or not p["flash"]))):
+        raise ValueError("used, leftpad: need unequal lengths, and leftpad needs flash and defaults of page and used")
     if p["page"] and (p["lengths"] == "equal" or p["d"] not in paged_head_dims):
         raise ValueError(f"page: needs unequal lengths and d of {', '.join(map(str, paged_head_dims))}, is {p['page']}")
+
+
+def drop_unused(p: Mapping[str, Any], lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the lengths without unused queries."""
+    if not p["used"]:
+        return list(lengths)
+    return [((sq, 0, sq // 2, max(0, sq - 1), sq // 2)[i % 5], sk) for i, (sq, sk) in enumerate(lengths)]
 
 
 def is_paged(p: Mapping[str, Any], lengths: Sequence[tuple[int, int]], *, is_local: bool) -> bool:
@@ -85,6 +97,13 @@ def inputs(p: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     cumulative = pairs.cumsum(0, dtype=torch.int32).T.contiguous()
     rows = {name: batch[name][0] for name in ("q", "k", "v")}
     packed = {**batch, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
+    if p["used"]:
+        counts = [sq for sq, _ in drop_unused(p, lengths)]
+        unused = torch.cat([torch.arange(sq) >= count for (sq, _), count in zip(lengths, counts, strict=True)]).to(pairs.device)
+        rows["q"][unused] = math.nan
+        packed |= {"seqused_q": torch.tensor(counts, dtype=torch.int32, device=pairs.device), "left_out": unused}
+    if p["leftpad"]:
+        return _place_behind_padding(packed, [sk for _, sk in lengths])
     return _place_in_pages(p, packed, [sk for _, sk in lengths]) if p["page"] else packed
 
 
@@ -114,6 +133,22 @@ def _place_in_pages(p: Mapping[str, Any], packed: Mapping[str, Any], lengths: li
     return {**kept, "k": k, "v": v, "page_table": table.to(device), "seqused_k": used_keys}
 
 
+def _place_behind_padding(packed: Mapping[str, Any], lengths: list[int]) -> dict[str, Any]:
+    """Copy the keys into caches (sequences, capacity, heads, d)."""
+    import torch
+
+    device, shape = packed["k"].device, packed["k"].shape[1:]
+    padding = [PADDING[i % len(PADDING)] for i in range(len(lengths))]
+    capacity = max(map(sum, zip(padding, lengths, strict=True))) + 1
+    caches = {name: packed[name].new_full((len(lengths), capacity, *shape), math.nan) for name in ("k", "v")}
+    for name, cache in caches.items():
+        for i, keys in enumerate(packed[name].split(lengths)):
+            cache[i, padding[i] : padding[i] + lengths[i]] = keys
+    first = torch.tensor(padding, dtype=torch.int32, device=device)
+    kept = {name: value for name, value in packed.items() if name != "cu_seqlens_k"}
+    return {**kept, **caches, "cache_leftpad": first, "seqused_k": first + packed["cu_seqlens_k"].diff()}
+
+
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Allocate ``out`` like the queries and ``lse`` (heads, queries)."""
     import torch
@@ -129,12 +164,14 @@ def run(
     """Launch once on the current stream, with these arguments of either function."""
     import flashcore
 
+    leave_out(inputs, outputs)
     if inputs["flash"]:
         q, k, v = (inputs[name] for name in ("q", "k", "v"))
-        if "page_table" in inputs:
+        if "page_table" in inputs or "cache_leftpad" in inputs:
             results = flashcore.flash_attn_with_kvcache(
-                q, k, v, cache_seqlens=inputs["seqused_k"], page_table=inputs["page_table"], cu_seqlens_q=inputs[CUMULATIVE],
-                max_seqlen_q=len(q), causal=inputs["causal"], return_softmax_lse=True, **flash_options,
+                q, k, v, cache_seqlens=inputs["seqused_k"], page_table=inputs.get("page_table"), cu_seqlens_q=inputs[CUMULATIVE],
+                max_seqlen_q=len(q), causal=inputs["causal"], return_softmax_lse=True, cache_leftpad=inputs.get("cache_leftpad"),
+                **flash_options,
             )  # fmt: skip
         else:
             results = flashcore.flash_attn_varlen_func(
@@ -147,16 +184,25 @@ def run(
                 len(k),
                 causal=inputs["causal"],
                 return_attn_probs=True,
+                seqused_q=inputs.get("seqused_q"),
                 **flash_options,
             )
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
+        leave_out(inputs, outputs)
         return
     flashcore.attention_varlen(
         inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs.get("cu_seqlens_k"),
-        page_table=inputs.get("page_table"), seqused_k=inputs.get("seqused_k"),
+        page_table=inputs.get("page_table"), seqused_k=inputs.get("seqused_k"), seqused_q=inputs.get("seqused_q"),
         causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"], **options,
     )  # fmt: skip
+
+
+def leave_out(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Give unused rows the values of the reference."""
+    if "left_out" in inputs:
+        outputs["out"][inputs["left_out"]] = 0
+        outputs["lse"][:, inputs["left_out"]] = -math.inf
 
 
 def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
@@ -164,19 +210,25 @@ def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], 
     import torch
 
     starts = inputs[CUMULATIVE].tolist()
+    counts = inputs["seqused_q"].tolist() if "seqused_q" in inputs else [end - start for start, end in itertools.pairwise(starts)]
     results = []
-    for i, (row, last_row) in enumerate(itertools.pairwise(starts)):
+    for i, (row, count) in enumerate(zip(starts, counts, strict=False)):
         keys = {name: _gather_keys(inputs, name, i)[None] for name in ("k", "v")}
         one = {name: value for name, value in inputs.items() if name not in (CUMULATIVE, "page_table")}
-        results.append(compute({**one, "q": inputs["q"][None, row:last_row], **keys, "layout": "bshd"}))
-    return {
-        "out": torch.cat([result["out"][0] for result in results]),
-        "lse": torch.cat([result["lse"][0] for result in results], dim=1),
-    }
+        results.append(compute({**one, "q": inputs["q"][None, row : row + count], **keys, "layout": "bshd"}))
+    out, lse = torch.cat([result["out"][0] for result in results]), torch.cat([result["lse"][0] for result in results], dim=1)
+    if "left_out" not in inputs:
+        return {"out": out, "lse": lse}
+    used, q = ~inputs["left_out"], inputs["q"]
+    whole = {"out": out.new_zeros(q.shape), "lse": lse.new_full((len(lse), len(q)), -math.inf)}
+    whole["out"][used], whole["lse"][:, used] = out, lse
+    return whole
 
 
 def _gather_keys(inputs: Mapping[str, Any], name: str, sequence: int) -> Any:
     """Return the keys or values of a sequence, (rows, heads, d)."""
+    if "cache_leftpad" in inputs:
+        return inputs[name][sequence, int(inputs["cache_leftpad"][sequence]) : int(inputs["seqused_k"][sequence])]
     if "page_table" not in inputs:
         start, end = inputs["cu_seqlens_k"][sequence : sequence + 2].tolist()
         return inputs[name][start:end]

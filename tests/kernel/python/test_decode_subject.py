@@ -85,6 +85,8 @@ def test_length_distributions() -> None:
         ({"page": 8}, "page"),
         ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
         ({"packed": 17}, "packed"), ({"packed": 2, "new": 1}, "packed"), ({"packed": 2, "flash": True}, "packed"),
+        ({"used": True}, "used"), ({"rotary": "odd"}, "rotary"), ({"rotary": "pairs", "flash": True}, "rotary"), ({"index": True}, "index"),
+        ({"leftpad": True, "flash": True, "new": 1}, "leftpad"),
     ],
 )  # fmt: skip
 def test_bad_parameters_are_named(change: dict[str, Any], name: str) -> None:
@@ -107,13 +109,30 @@ CASES = [
     {"lengths": "ragged", "sq": 4, "causal": False, "new": 1, "dtype": "bf16"},
     {"page": 16, "sq": 4, "sk": 33, "input": "rising"},
     {"page": 64, "sq": 2, "sk": 33, "new": 33, "input": "constant", "dtype": "bf16"},
+    {"lengths": "edges", "page": 16, "sq": 3, "new": 3, "flash": True, "rotary": "pairs"},
+    {"lengths": "edges", "sq": 3, "new": 3, "flash": True, "rotary": "halves", "causal": False},
+    {"lengths": "edges", "sq": 3, "flash": True, "index": True},
+    {"lengths": "edges", "page": 16, "flash": True, "index": True, "leftpad": True},
+    {"b": 9, "lengths": "edges", "page": 7, "sq": 3, "flash": True, "leftpad": True},
 ]
+
+
+def turn(row: Any, inputs: dict[str, Any], position: int) -> Any:
+    """Rotate (heads, d) column by column."""
+    turned, half = row.clone(), inputs["rotary_cos"].shape[1] if inputs["rotary"] else 0
+    for j in range(half):
+        a, b = (2 * j, 2 * j + 1) if inputs["rotary"] == "pairs" else (j, j + half)
+        cos, sin = inputs["rotary_cos"][position, j], inputs["rotary_sin"][position, j]
+        turned[:, a], turned[:, b] = row[:, a] * cos - row[:, b] * sin, row[:, a] * sin + row[:, b] * cos
+    return turned
 
 
 def get_row(inputs: dict[str, Any], name: str, sequence: int, position: int) -> Any:
     before, table = int(inputs["lengths"][sequence]), inputs["page_table"]
     if position >= before:
-        return inputs[f"{name}_new"][sequence, position - before]
+        row = inputs[f"{name}_new"][sequence, position - before]
+        return turn(row, inputs, position) if name == "k" else row
+    sequence = int(inputs["cache_batch_idx"][sequence]) if "cache_batch_idx" in inputs else sequence
     if table is None:
         return inputs[name][sequence, position]
     page = inputs[name].shape[1]
@@ -132,15 +151,27 @@ def test_the_reference_is_the_formula(cpu_subject: Any, case: dict[str, Any]) ->
     expected = cpu_subject.reference(inputs)
     assert bool(expected["out"].isfinite().all())
     for i, r, head in ((i, r, head) for i in range(b) for r in range(sq) for head in (0, h - 1)):
+        first = int(inputs["cache_leftpad"][i]) if case.get("leftpad") else 0
         visible = int(inputs["lengths"][i]) + new - (sq - 1 - r if inputs["causal"] else 0)
-        if visible <= 0:
+        if visible <= first:
             assert float(expected["out"][i, r, head].abs().max()) == 0
             assert float(expected["lse"][i, head, r]) == -math.inf
             continue
-        keys, values = (torch.stack([get_row(inputs, name, i, j)[head // 3] for j in range(visible)]) for name in ("k", "v"))
-        scores = keys @ q[i, r, head] / math.sqrt(d)
+        keys, values = (
+            torch.stack([get_row(inputs, name, i, j)[head // 3] for j in range(first, visible)]) for name in ("k", "v")
+        )
+        position = int(inputs["lengths"][i]) + r * inputs["causal"]
+        scores = keys @ turn(q[i, r], inputs, position)[head] / math.sqrt(d)
         torch.testing.assert_close(expected["lse"][i, head, r], scores.logsumexp(0))
         torch.testing.assert_close(expected["out"][i, r, head], scores.softmax(0) @ values)
+
+
+def list_used(inputs: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """List each sequence's cache, its first key and its end."""
+    lengths = inputs["lengths"].tolist()
+    chosen, padding = (inputs.get(name) for name in ("cache_batch_idx", "cache_leftpad"))
+    chosen = range(len(lengths)) if chosen is None else chosen.tolist()
+    return list(zip(chosen, [0] * len(lengths) if padding is None else padding.tolist(), lengths, strict=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -148,7 +179,7 @@ def test_the_seed_changes_values_only_and_unused_rows_are_nan(cpu_subject: Any, 
     import torch
 
     first, same, other = (cpu_subject.inputs({**BASE, **case}, seed) for seed in (3, 3, 4))
-    used = sum(int(n) for n in first["lengths"]) * 2 * 64
+    used = {(c, j) for c, a, n in list_used(first) for j in range(a, n)}
     for name, tensor in first.items():
         if not isinstance(tensor, torch.Tensor):
             continue
@@ -156,7 +187,7 @@ def test_the_seed_changes_values_only_and_unused_rows_are_nan(cpu_subject: Any, 
         assert torch.equal(tensor.isnan(), other[name].isnan())
         assert tensor.is_floating_point() or torch.equal(tensor, other[name])
         if name in {"k", "v"}:
-            assert int((~tensor.isnan()).sum()) == used
+            assert int((~tensor.isnan()).sum()) == len(used) * 2 * 64
     if first["page_table"] is not None:
         inside = first["page_table"][(first["page_table"] >= 0) & (first["page_table"] < len(first["k"]))]
         assert len(set(inside.tolist())) == len(inside)
@@ -202,3 +233,24 @@ def test_packed_queries_are_the_rows_of_single_sequences(cpu_subject: Any, causa
         right = cpu_subject.reference(single)
         assert torch.equal(expected["out"][rows], right["out"][0])
         assert torch.equal(expected["lse"][:, rows], right["lse"][0])
+
+
+def test_unused_rows_of_packed_queries_are_nan_and_left_out(cpu_subject: Any) -> None:
+    """Two of them behind each sequence but the one of too many, which uses all."""
+    import torch
+
+    from flashcore_ci.worker.tensors import upcast
+
+    case = {**BASE, "b": 7, "lengths": "edges", "page": 16, "sq": 20, "packed": 3, "causal": True}
+    packed, used = (upcast(cpu_subject.inputs({**case, "used": is_used}, 3)) for is_used in (False, True))
+    starts = used["starts"].tolist()
+    assert used["seqused_q"].tolist() == [1, 3, 0, 20, 2, 1, 1]
+    assert [end - start for start, end in itertools.pairwise(starts)] == [3, 5, 2, 20, 4, 3, 3]
+    unused = torch.ones(len(used["q"]), dtype=torch.bool)
+    for start, count in zip(starts, used["seqused_q"].tolist(), strict=False):
+        unused[start : start + count] = False
+    assert bool(used["q"][unused].isnan().all())
+    assert used["left_out"].nonzero().flatten().tolist() == [i for i, row in enumerate(unused) if row or 10 <= i < 30]
+    first, second = (cpu_subject.reference(inputs) for inputs in (packed, used))
+    assert torch.equal(first["out"][~packed["left_out"]], second["out"][~used["left_out"]])
+    assert torch.equal(first["lse"][:, ~packed["left_out"]], second["lse"][:, ~used["left_out"]])

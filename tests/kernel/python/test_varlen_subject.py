@@ -79,3 +79,58 @@ def test_pages_hold_the_keys_of_packed_rows(page: int, strided: bool, lengths: s
     used = [entry for row, count in zip(paged["page_table"].tolist(), counts, strict=True) for entry in row[: -(-count // page)]]
     assert len(set(used)) == len(used) == len(paged["k"]) - 2
     assert paged["page_table"].shape[1] == -(-max(counts) // page)
+
+
+USED = [0, 0, 8, 39, 20, 40, 0]
+"""Of 0, 1, 17, 40, 40, 40 and 1 queries: all, none, half, all but one, half, all and none."""
+
+
+def test_unused_queries_are_nan_and_keep_their_results() -> None:
+    torch = pytest.importorskip("torch")
+    from flashcore_ci.worker.tensors import upcast
+
+    subject = load()
+    case = {**BASE, "lengths": "edges", "causal": True}
+    whole, used = (upcast(subject.inputs({**case, "used": is_used}, 3)) for is_used in (False, True))
+    assert used["seqused_q"].tolist() == USED
+    starts = used["cu_seqlens_q"].tolist()
+    kept = torch.zeros(starts[-1], dtype=torch.bool)
+    for start, count in zip(starts, USED, strict=False):
+        kept[start : start + count] = True
+    assert torch.equal(used["q"].isnan().any(-1).any(-1), ~kept)
+    assert torch.equal(used["q"][kept], whole["q"][kept])
+    found = subject.reference(used)
+    assert bool((found["out"][~kept] == 0).all())
+    assert bool((found["lse"][:, ~kept] == -float("inf")).all())
+    for i, (start, count) in enumerate(zip(starts, USED, strict=False)):
+        keys = {name: subject.varlen._gather_keys(whole, name, i)[None] for name in ("k", "v")}
+        plain = {name: value for name, value in whole.items() if not name.startswith("cu_")}
+        alone = subject.reference({**plain, **keys, "q": whole["q"][None, start : start + count]})
+        assert torch.equal(found["out"][start : start + count], alone["out"][0])
+        assert torch.equal(found["lse"][:, start : start + count], alone["lse"][0])
+    pairs = sum(
+        max(0, sk - count + row + 1)
+        for count, (_, sk) in zip(USED, subject.varlen.LENGTHS["edges"](case), strict=True)
+        for row in range(count)
+    )
+    assert subject.problem({**case, "used": True})["flops"] == 4.0 * BASE["h"] * BASE["d"] * pairs
+
+
+def test_keys_behind_padding_are_those_of_packed_rows() -> None:
+    torch = pytest.importorskip("torch")
+    subject = load()
+    case = {**BASE, "lengths": "edges", "flash": True}
+    packed, padded = (subject.inputs({**case, "leftpad": is_padded}, 3) for is_padded in (False, True))
+    assert padded["cache_leftpad"].tolist() == [0, 5, 64, 129, 0, 5, 64]
+    assert "cu_seqlens_k" not in padded
+    for name in ("k", "v"):
+        rows = [subject.varlen._gather_keys(padded, name, i) for i in range(BASE["b"])]
+        assert torch.equal(torch.cat(rows), packed[name])
+        assert int(padded[name].isfinite().all(-1).all(-1).sum()) == len(packed[name])
+        assert padded[name].shape[1] > int(padded["seqused_k"].max())
+
+
+@pytest.mark.parametrize("change", [{"used": True}, {"leftpad": True, "flash": True}, {"leftpad": True, "lengths": "edges"}])
+def test_unused_queries_and_padding_need_unequal_lengths(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^used, leftpad: need unequal lengths"):
+        load().problem({**BASE, **change})
