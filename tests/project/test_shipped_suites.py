@@ -166,6 +166,27 @@ def test_the_functions_above_the_bindings_are_asked_for(hopper):
     assert any(dict(w.params).get("flash") for w in planned("smoke").workloads_for(Kind.CORRECTNESS))
 
 
+def test_caches_and_unused_queries_that_were_asked_for(hopper):
+    """Rotary embedding, chosen caches, padding, ``seqused_q``, and chunks that cut tiles, also where tiles are counted."""
+    rows = [(w.subject, dict(w.params)) for w in hopper.workloads_for(Kind.CORRECTNESS)]
+    decode, prefill = ([p for subject, p in rows if subject == name] for name in ("decode", "attention"))
+    assert {(p["rotary"], p["causal"]) for p in decode if p.get("rotary")} == {("pairs", True), ("halves", False)}
+    assert {p["page"] > 0 for p in decode if p.get("index") and not p.get("leftpad")} == {False, True}
+    assert {(p["left"] >= 0, p["chunk"] > 0, p.get("index", False)) for p in decode if p.get("leftpad")} == {
+        (True, False, False),
+        (False, True, True),
+    }
+    assert {p["left"] >= 0 for p in prefill if p.get("leftpad")} == {False, True}
+    assert {p.get("page", 0) for p in prefill if p.get("used")} == {0, 16}
+    assert {p["page"] for p in decode if p.get("used")} == {1, 64}
+    counted = [p for p in (*decode, *prefill) if p.get("chunk") and p.get("counted")]
+    assert {p["chunk"] % 128 > 0 for p in counted} == {True}
+    assert {(p["sq"] > 1, p["page"] > 0) for p in decode if p in counted} == {(False, False), (True, True)}
+    assert {p["d"] for p in prefill if p in counted} == {64, 128, 256}
+    sanitized = [dict(w.params) for w in hopper.workloads_for(Kind.SANITIZER)]
+    assert {(bool(p.get("chunk")), bool(p.get("used"))) for p in sanitized} == {(False, False), (True, False), (False, True)}
+
+
 def test_prefill_reads_pages_of_every_size_that_was_asked_for(hopper):
     prefill = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
     assert {p["page"] for p in prefill if p.get("page")} == PAGES
