@@ -5,6 +5,7 @@ Edited sources go to ``build/mutants/NAME`` in the checkout, which comes first o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -17,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-ENTRIES = "kernel/defects/entries.py"
+ENTRIES, EDITS = "kernel/defects/entries.py", "kernel/defects/edits.py"
 VARLEN, COMBINE = "src/varlen.cu", "src/combine.cu"
 PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
 TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
@@ -29,7 +30,6 @@ _library: pathlib.Path | None = None
 
 
 def _get_operation(entry: str) -> str:
-    """Return the operation in an entry function's name, flashcore_OPERATION_..."""
     return entry.split("_")[1]
 
 
@@ -43,7 +43,6 @@ def _find_helper(entry: str) -> str:
 
 
 def _load_original(entry: str) -> ModuleType:
-    """Load the subject of the correct kernel once."""
     return _load(f"flashcore_{_get_operation(entry)}_subject", _get_file(entry))
 
 
@@ -104,7 +103,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             if _is_paged(entry) or file != f"kernel/{VARLEN}"
         ],
         "includes": [f"{folder}/include", *original["includes"]],
-        "binding": [*original["binding"], _get_file(entry), ENTRIES],
+        "binding": [*original["binding"], _get_file(entry), ENTRIES, EDITS],
         "entries": [{**specs[names[name]], "symbol": name, "source": f"{folder}/{file}"} for name, file in symbols.items()],
     }
 
@@ -186,7 +185,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     assert _library is not None
     original = _load_original(_get_entry())
     original.load(_library)
-    original.run(inputs, outputs)
+    edits = _load("flashcore_mutant_edits", EDITS)
+    with edits.edit(SUBJECT) if SUBJECT in edits.EDITS else contextlib.nullcontext():
+        original.run(inputs, outputs)
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +214,6 @@ def _drop_defect(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_mutant(root: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return this mutant's table and the whole file."""
     table = tomllib.loads((root / "kernel/defects/mutants.toml").read_text(encoding="utf-8"))
     mutants = [mutant for mutant in table["mutant"] if mutant["name"] == SUBJECT]
     if len(mutants) != 1:

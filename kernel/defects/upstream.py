@@ -6,31 +6,29 @@ or an edit of the package's Python code.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import inspect
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-FILES = ("kernel/subjects/upstream.py",)
+FILES = ("kernel/subjects/upstream.py", "kernel/defects/edits.py")
 FUNCTIONS = ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache")
 NUDGE = 1.0
 Call = Mapping[str, Any]
 
 
-def _load_sound() -> ModuleType:
-    module = ModuleType("flashcore_subjects_upstream")
-    module.__file__ = str(KERNEL / "subjects/upstream.py")
+def _load(name: str, file: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__file__ = str(KERNEL / file)
     SourceFileLoader(module.__name__, module.__file__).exec_module(module)
     return module
 
 
-sound = _load_sound()
+sound = _load("flashcore_subjects_upstream", "subjects/upstream.py")
 load = sound.load
 FEATURES: Mapping[str, Callable[[Call], bool]] = {
     "causal": lambda call: bool(call.get("causal")),
@@ -48,16 +46,8 @@ FEATURES: Mapping[str, Callable[[Call], bool]] = {
 }
 """By name, which calls use the feature."""
 BUGS = ("sound", "refuses", "elsewhere")
-EDITS: Mapping[str, tuple[str, str, str]] = {
-    "left-padding-ignored": ("_kvcache", "padding=cache_leftpad,", "padding=None,"),
-    "left-padding-twice": ("_packed", "used = (lengths - first)", "used = (lengths - 2 * first)"),
-    "batch-index-ignored": (
-        "_kvcache", "return batch_index.view(batch_index.shape[0], 1)", "return torch.arange(len(batch_index)).to(batch_index).view(-1, 1)"
-    ),
-    "rotary-position-late": ("_rotary", "return first.long()[:, None] + offset", "return first.long()[:, None] + offset + 1"),
-    "rotary-other-pairs": ("_kvcache", "interleaved=rotary_interleaved,", "interleaved=not rotary_interleaved,"),
-}  # fmt: skip
-"""By name, a module of the package, a text that it has once, and what replaces it."""
+edits = _load("flashcore_defects_edits", "defects/edits.py")
+"""Of Python code, by name."""
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
@@ -68,8 +58,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Name the kernels of the sound subject."""
-    if params["defect"] not in {*FEATURES, *BUGS, *EDITS}:
-        raise ValueError(f"defect: must be one of {', '.join((*FEATURES, *BUGS, *EDITS))}, is {params['defect']!r}")
+    if params["defect"] not in {*FEATURES, *BUGS, *edits.EDITS}:
+        raise ValueError(f"defect: must be one of {', '.join((*FEATURES, *BUGS, *edits.EDITS))}, is {params['defect']!r}")
     found: dict[str, Any] = sound.problem(params)
     return found
 
@@ -83,8 +73,8 @@ def run_case(case: Any) -> None:
     """Run a test on the functions with the defect."""
     defect, upstream = case
     tests = sound.load_tests()
-    if defect in EDITS:
-        with edit(defect):
+    if defect in edits.EDITS:
+        with edits.edit(defect):
             sound.run_case(upstream)
         return
     kept = {name: getattr(tests, name) for name in FUNCTIONS}
@@ -113,32 +103,6 @@ def spoil(function: Any, defect: str) -> Any:
         return found
 
     return spoiled
-
-
-@contextlib.contextmanager
-def edit(defect: str) -> Iterator[None]:
-    """Give the functions of the edited module their changed code, wherever they have been imported, and take it back."""
-    name, old, new = EDITS[defect]
-    module = importlib.import_module(f"flashcore.{name}")
-    assert module.__file__ is not None
-    text = pathlib.Path(module.__file__).read_text(encoding="utf-8")
-    if text.count(old) != 1:
-        raise ValueError(f"{defect}: flashcore/{name}.py has {old!r} {text.count(old)} times and must have it once. Fix EDITS")
-    changed = dict(vars(module))
-    exec(compile(text.replace(old, new), module.__file__, "exec"), changed)  # noqa: S102 - our own file
-    kept = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, FunctionType) and value.__module__ == module.__name__
-    }
-    codes = {name: function.__code__ for name, function in kept.items()}
-    try:
-        for name, function in kept.items():
-            function.__code__ = changed[name].__code__
-        yield
-    finally:
-        for name, function in kept.items():
-            function.__code__ = codes[name]
 
 
 def _compute_elsewhere(call: Call) -> Any:

@@ -30,6 +30,7 @@ class Packed:
     kv_heads: int = 1
     page_size: int = 0
     max_ctas: int = 0
+    unused: int = 0  # rows behind the queries of each sequence
     local: Local | None = None
     seed: int = 1
 
@@ -38,7 +39,8 @@ class Packed:
         return self.function == "flashcore_decode"
 
     def starts(self, which: int) -> list[int]:
-        return list(accumulate((sequence[which] for sequence in self.sequences), initial=0))
+        unused = 0 if which else self.unused
+        return list(accumulate((sequence[which] + unused for sequence in self.sequences), initial=0))
 
     def keys(self, draw: Draw, arguments: Any) -> tuple[Tensor, Tensor, Callable[[int, int], int]]:
         """Return keys and values, and where a key of a sequence is in them."""
@@ -74,14 +76,18 @@ class Packed:
         starts = self.starts(0)
         q = draw.tensor("q", (starts[-1], self.heads, self.head_dim), self.dtype)
         k, v, slot = self.keys(draw, arguments)
-        out = library.empty("out", q.shape, self.dtype)
-        lse = library.empty("lse", (self.heads, starts[-1]), "fp32")
+        shapes = (("out", q.shape, self.dtype), ("lse", (self.heads, starts[-1]), "fp32"))
+        make = draw.tensor if self.unused else library.empty  # no launch writes unused rows
+        out, lse = (make(*what) for what in shapes)
         for name in ("causal", "max_ctas", "heads", "kv_heads", "head_dim"):
             setattr(arguments, name, int(getattr(self, name)))
         arguments.batch, arguments.total_q, arguments.dtype = len(self.sequences), starts[-1], DTYPES[self.dtype]
         arguments.scale, arguments.lse = self.head_dim**-0.5, lse.address
         arguments.q, arguments.k, arguments.v, arguments.out = (operand(x) for x in (q, k, v, out))
         arguments.cu_seqlens_q = library.tensor("cu_seqlens_q", (len(starts),), starts, "int32").address
+        if self.unused:
+            counts = [queries for queries, _ in self.sequences]
+            arguments.seqused_q = library.tensor("seqused_q", (len(counts),), counts, "int32").address
         if self.decodes:
             arguments.sq = max(queries for queries, _ in self.sequences)
             arguments.cache_dtype = arguments.new_dtype = DTYPES[self.dtype]

@@ -10,12 +10,12 @@ import pytest
 from emulated import KERNEL, Library, ViolationError
 from emulated_cases import Attention, Decode, Local
 from emulated_e4m3 import PackedE4m3
-from emulated_packed import E4m3
+from emulated_packed import E4m3, Packed
 from emulator_build import build
 
 pytestmark = pytest.mark.nightly
 
-Case = Attention | Decode | E4m3 | PackedE4m3
+Case = Attention | Decode | E4m3 | Packed | PackedE4m3
 TABLE = tomllib.loads((KERNEL / "defects/mutants.toml").read_text(encoding="utf-8"))
 EDITS = {mutant["name"]: mutant["edits"] for mutant in TABLE["mutant"]}
 SOURCES = {"attention": ["attention"], "decode": ["decode"], "e4m3": ["e4m3", "e4m3_varlen"]}
@@ -26,6 +26,9 @@ CAUGHT: dict[str, Case] = {
     "chunk-off-by-one": CHUNK,
     "splits-without-maxima": Decode(128, (300, 200), heads=4, splits=3),
     "decode-window-tile-lost": Decode(128, (300, 200), heads=4, local=Local(left=100)),
+    "decode-chunk-off-by-one": Decode(64, (300, 200), heads=4, sq=3, local=Local(chunk=100)),
+    "decode-chunk-from-the-loaded": Decode(64, (300, 200), heads=4, local=Local(chunk=140)),
+    "decode-used-queries-ignored": Packed(128, ((4, 60), (1, 40)), "flashcore_decode", page_size=16, unused=2),
     "decode-not-capped": Decode(128, (300, 70), heads=4, local=Local(softcap=2.0)),
     "decode-page-before": Decode(128, (300, 70), heads=4, page_size=16),
     "appended-key-before": Decode(128, (300, 70), heads=4, sq=3, new_keys=3),
@@ -38,6 +41,9 @@ HIDDEN: dict[str, tuple[Case, ...]] = {
     "chunk-ignored": (Attention(64, 150, 151, causal=True, local=Local(chunk=200), rows=(0, 149)),),
     "splits-without-maxima": (Decode(128, (300, 70), heads=4, max_ctas=1),),
     "decode-window-tile-lost": (Decode(128, (300, 200), heads=4, local=Local(left=299)),),
+    "decode-chunk-off-by-one": (Decode(64, (300, 200), heads=4, local=Local(chunk=400)),),
+    "decode-chunk-from-the-loaded": (Decode(64, (300, 200), heads=4, local=Local(chunk=400)),),
+    "decode-used-queries-ignored": (Packed(128, ((4, 60), (1, 40)), "flashcore_decode", page_size=16),),
     "decode-page-before": (Decode(128, (300, 70), heads=4),),
     "appended-key-before": (Decode(128, (300, 70), heads=4, new_keys=1),),
     "e4m3-odd-block-lost": (E4m3(20, 256), E4m3(20, 500)),

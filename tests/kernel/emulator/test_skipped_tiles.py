@@ -1,4 +1,4 @@
-"""Decode through a window loads no tile before it. Values cannot show that: a tile that is masked gives the same ones."""
+"""Decode through a window or a chunk loads no tile before it. Values cannot show that: a tile that is masked gives the same ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from emulator_build import build
 pytestmark = pytest.mark.nightly
 
 ENTRY, TILE = "flashcore_decode_local_d64_fp16", 128
-LENGTHS, LEFT = (700, 130, 1, 0), 100
+LENGTHS, LEFT, CHUNK = (700, 130, 1, 0), 100, 150
 HEADER = "flashcore/decode/work_list.cuh"
+FIRST = "const int first = visible_range(params.local.window, keys - queries, keys).first;"
+BY_WINDOW = "const int first = max_int(keys - queries - params.local.window.left, 0);"
 SKIPPED = "return min_int(first, max_int(keys - 1, 0)) >> shift << shift;"
 counters: list[Tensor] = []
 found: list[int] = []
@@ -41,10 +43,10 @@ class Counted(Decode):
         found.append(int(counters[-1].values()[0]))
 
 
-def count_tiles(out: Path, mutations: Mapping[str, tuple[str, str]]) -> int:
+def count_tiles(out: Path, mutations: Mapping[str, tuple[str, str]], *, chunk: int = 0) -> int:
     library = Library(build(out, [ENTRY], ["decode"], mutations=mutations))
     library.configure(multiprocessors=4)
-    Counted(64, LENGTHS, heads=1, kv_heads=1, local=Counting(left=LEFT)).run(library)
+    Counted(64, LENGTHS, heads=1, kv_heads=1, local=Counting(left=-1 if chunk else LEFT, chunk=chunk)).run(library)
     return found[-1]
 
 
@@ -53,3 +55,10 @@ def test_decode_skips_the_tiles_before_its_window(tmp_path: Path) -> None:
     skipped = [max(0, length - 1 - LEFT) // TILE for length in LENGTHS]
     assert count_tiles(tmp_path / "sound.so", {}) == sum(tiles) - sum(skipped)
     assert count_tiles(tmp_path / "mutant.so", {HEADER: (SKIPPED, "return 0;")}) == sum(tiles)
+
+
+def test_decode_skips_the_tiles_before_its_chunk(tmp_path: Path) -> None:
+    tiles = [max(1, -(-length // TILE)) for length in LENGTHS]
+    skipped = [max(0, length - 1) // CHUNK * CHUNK // TILE for length in LENGTHS]
+    assert count_tiles(tmp_path / "sound.so", {}, chunk=CHUNK) == sum(tiles) - sum(skipped)
+    assert count_tiles(tmp_path / "mutant.so", {HEADER: (FIRST, BY_WINDOW)}, chunk=CHUNK) == sum(tiles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.util
 import re
 import shutil
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from flashcore_ci.suite.loader import load
 from flashcore_ci.worker import file_reads
 
 ROOT = Path(__file__).parents[3]
@@ -93,6 +95,27 @@ def test_an_edit_that_does_not_fit_any_more_is_refused(root: Path) -> None:
 def test_a_name_that_is_no_mutant_is_refused(root: Path) -> None:
     with pytest.raises(ValueError, match="has 0 mutants of this name"):
         subject("nothing-at-all").build(root)
+
+
+def test_a_mutant_without_edits_is_a_control_or_an_edit_of_python_code() -> None:
+    """Every control must pass. What has an edit of Python code has the sound kernel."""
+    edits = subject(NAMES[0])._load("flashcore_mutant_edits", "kernel/defects/edits.py").EDITS
+    unedited = {mutant["name"]: mutant["what"] for mutant in TABLE["mutant"] if not mutant["edits"]}
+    controls = {name for name, what in unedited.items() if what.startswith("no defect")}
+    assert set(unedited) - controls == set(edits)
+    clean = tomllib.loads((ROOT / "gates/selftest.toml").read_text(encoding="utf-8"))["clean"]
+    symbols = {f"mutant_{name.replace('-', '_')}" for name in controls}
+    assert {symbol for symbol in symbols if not any(fnmatch.fnmatch(symbol, pattern) for pattern in clean)} == set()
+
+
+def test_every_counted_defect_has_a_control_of_the_same_workload() -> None:
+    """Without one a wrong count of the reference looks like the defect."""
+    rows = [dict(workload.params) for workload in load(ROOT / "gates/defects.toml", root=ROOT).workloads]
+    controls = {mutant["name"] for mutant in TABLE["mutant"] if mutant["what"].startswith("no defect")}
+    counted = [(row.pop("defect"), row) for row in rows if row.get("counted")]
+    sound = [row for defect, row in counted if defect in controls]
+    assert {defect for defect, _ in counted} > {"window-not-skipped", "decode-window-not-skipped", "decode-chunk-not-skipped"}
+    assert all(row in sound for _, row in counted)
 
 
 def test_every_mutant_has_an_entry_function() -> None:

@@ -72,7 +72,7 @@ def test_the_suite_holds_the_number_of_cases_of_every_group() -> None:
     assert limits == {f"*{g}-{n}": len(sets.choose(n, g, SEED)) for n in sets.SAMPLES for g in sets.GROUPS} | counts
     assert sum(limits.values()) - 12_000 == sum(counts.values()) == fp8.SAMPLE
     planted = tomllib.loads((KERNEL.parent / "gates/upstream-defects.toml").read_text())["workload"][0]["cases"]
-    assert {case["defect"] for case in planted} == {*defects.FEATURES, *defects.BUGS, *defects.EDITS}
+    assert {case["defect"] for case in planted} == {*defects.FEATURES, *defects.BUGS, *defects.edits.EDITS}
     assert {workload["seed"] for workload in suite["workload"]} == {SEED}
 
 

@@ -1,13 +1,16 @@
-"""Edits of kernel/defects/upstream.py on the CPU: each gives wrong results where the package without it gives right ones."""
+"""Edits of kernel/defects/edits.py on the CPU: each gives wrong results where the package without it gives right ones."""
 
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from flashcore_ci.worker import file_reads
 
 pytestmark = pytest.mark.nightly  # torch is 200 MB
 
@@ -19,7 +22,7 @@ FEATURES = {"left-padding": "padding", "batch-index": "index", "rotary": "rotary
 
 
 def load_defects() -> Any:
-    spec = importlib.util.spec_from_file_location("planted_edits", ROOT / "kernel/defects/upstream.py")
+    spec = importlib.util.spec_from_file_location("planted_edits", ROOT / "kernel/defects/edits.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -109,3 +112,20 @@ def test_an_edit_that_does_not_fit_any_more_is_named(operators: Any, monkeypatch
     monkeypatch.setattr(defects, "EDITS", {"gone": ("_rotary", "no such text", "")})
     with pytest.raises(ValueError, match=r"^gone: flashcore/_rotary\.py has 'no such text' 0 times"), defects.edit("gone"):
         pass
+
+
+def test_an_edit_reads_sources_only(operators: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker refuses a subject that opens a file of the checkout as data."""
+    assert operators
+    for seen in ("_as_data", "_by_import"):
+        monkeypatch.setattr(file_reads, seen, set())
+    monkeypatch.setattr(file_reads, "_watched", [])
+    linecache.clearcache()
+    defects._compile.cache_clear()
+    file_reads.watch(ROOT)
+    for defect in defects.EDITS:
+        with defects.edit(defect):
+            pass
+    with file_reads.unrecorded():
+        read = {path.name for path in file_reads._by_import}
+        assert (file_reads._as_data, read) == (set(), {"_packed.py", "_kvcache.py", "_rotary.py"})
