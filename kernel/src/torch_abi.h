@@ -134,41 +134,28 @@ inline uint64_t address_of(AtenTensorHandle tensor) {
     return reinterpret_cast<uint64_t>(data);
 }
 
-template <class T>
-void append(std::string& key, T value) {
-    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Everything about a tensor but its address.
-inline void append_tensor(std::string& key, AtenTensorHandle tensor) {
-    int32_t dtype = 0, type = 0, index = 0;
+// A contiguous tensor that a call makes.
+struct NewTensor {
     int64_t rank = 0;
-    int64_t *sizes = nullptr, *strides = nullptr;
-    check(torch_abi.get_dtype(tensor, &dtype), "dtype");
-    check(torch_abi.get_device_type(tensor, &type), "device");
-    check(torch_abi.get_device_index(tensor, &index), "device");
-    check(torch_abi.get_dim(tensor, &rank), "dim");
-    check(torch_abi.get_sizes(tensor, &sizes), "sizes");
-    check(torch_abi.get_strides(tensor, &strides), "strides");
-    append(key, static_cast<int64_t>(dtype) << 32 | static_cast<int64_t>(type) << 16 | (index & 0xff) << 8 | (rank & 0xff));
-    key.append(reinterpret_cast<const char*>(sizes), static_cast<size_t>(rank) * sizeof(int64_t));
-    key.append(reinterpret_cast<const char*>(strides), static_cast<size_t>(rank) * sizeof(int64_t));
-}
+    std::array<int64_t, 4> sizes{}, strides{};
+    int32_t dtype = 0;
 
-// A new contiguous tensor.
-inline Tensor empty(const int64_t* sizes, int64_t rank, int32_t dtype, int32_t device_type, int64_t device) {
-    std::array<int64_t, 4> strides{};
-    int64_t stride = 1;
-    for (int64_t i = rank; i-- > 0;) {
-        strides[i] = stride;
-        stride *= sizes[i] > 1 ? sizes[i] : 1;
+    NewTensor() = default;
+    NewTensor(const int64_t* extents, int64_t count, int32_t type) : rank(count), dtype(type) {
+        int64_t stride = 1;
+        for (int64_t i = rank; i-- > 0;) {
+            sizes[i] = extents[i];
+            strides[i] = stride;
+            stride *= sizes[i] > 1 ? sizes[i] : 1;
+        }
     }
-    AtenTensorHandle handle = nullptr;
-    check(torch_abi.empty_strided(rank, sizes, strides.data(), dtype, device_type, static_cast<int32_t>(device),
-                                   &handle),
-          "empty");
-    return Tensor(handle);
-}
+    Tensor make(int32_t device_type, int64_t device) const {
+        AtenTensorHandle handle = nullptr;
+        check(torch_abi.empty_strided(rank, sizes.data(), strides.data(), dtype, device_type, static_cast<int32_t>(device), &handle),
+              "empty");
+        return Tensor(handle);
+    }
+};
 
 inline void* current_stream(int64_t device) {
     if (torch_abi.get_current_cuda_stream == nullptr) throw std::runtime_error("flashcore: PyTorch has no CUDA. Install one with CUDA");

@@ -24,6 +24,7 @@ namespace flashcore::torch_ops {
 
 // The functions of Python, found in its process.
 struct PythonApi {
+    void* (*thread_state)() = nullptr;
     int (*ensure)() = nullptr;
     void (*release)(int state) = nullptr;
     void (*forget)(void* object) = nullptr;
@@ -34,19 +35,36 @@ struct PythonApi {
         const auto find = [](const char* name, auto& function) {
             function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
         };
+        find("PyGILState_GetThisThreadState", thread_state);
         find("PyGILState_Ensure", ensure);
         find("PyGILState_Release", release);
         find("Py_DecRef", forget);
         find("PyObject_Type", type_of);
         find("PyErr_SetObject", set_error);
     }
-    bool is_complete() const { return ensure && release && forget && type_of && set_error; }
+    bool is_complete() const { return thread_state && ensure && release && forget && type_of && set_error; }
+    bool knows_thread() const { return is_complete() && thread_state() != nullptr; }  // false without a Python
 };
 
 inline const PythonApi& python() {
     static const PythonApi api;
     return api;
 }
+
+// Holds Python's lock, or nothing.
+class PythonLock {
+public:
+    explicit PythonLock(bool is_held) : state_(is_held ? python().ensure() : kNone) {}
+    PythonLock(const PythonLock&) = delete;
+    PythonLock& operator=(const PythonLock&) = delete;
+    ~PythonLock() {
+        if (state_ != kNone) python().release(state_);
+    }
+
+private:
+    static constexpr int kNone = -1;
+    int state_;
+};
 
 // Owns a reference to an exception of Python.
 struct PythonException {
@@ -55,9 +73,8 @@ struct PythonException {
 
     explicit PythonException(void* exception) : object(exception) {}
     ~PythonException() {
-        const int state = python().ensure();
+        const PythonLock lock(true);
         python().forget(object);
-        python().release(state);
     }
 };
 

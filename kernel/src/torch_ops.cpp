@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "torch_abi.h"
+#include "torch_call.h"
 #include "torch_errors.h"
 #include "torch_workspaces.h"
 
@@ -46,6 +47,7 @@ namespace {
 
 constexpr size_t kMaxWords = 192;
 constexpr size_t kMaxOperators = 8;
+constexpr size_t kLatest = 4;            // launches of an operator that a thread finds without a lock
 constexpr size_t kMaxRecordings = 4096;  // of an operator. Then all are dropped, so that old shapes do not stay
 constexpr int kFunctional = 0;           // returns a new output and log-sum-exp
 constexpr int kWrites = 1;               // returns nothing
@@ -65,14 +67,16 @@ bool is_capturing(void* stream) {
 struct Recording {
     std::atomic<int> owners{1};
     FlashcoreRecording plan;
+    std::string key;
     std::vector<uint64_t> words;
     std::vector<std::pair<int64_t, int64_t>> addresses;
+    NewTensor out, lse;
 };
 
 struct Operator {
     std::string name;
     std::string fallback;
-    std::string signature;  // a letter per argument: T tensor, i int, f float, b bool, in capitals (U for tensors) if it may be None
+    std::vector<Parameter> parameters;
     int returns = kFunctional;
     int32_t device_type = 0;
     bool has_streams = true;
@@ -81,70 +85,60 @@ struct Operator {
     std::unordered_map<std::string, Shared<Recording>> recordings;
 };
 
+// What a thread found for its latest calls of an operator. It needs no lock until something changes.
+struct Found {
+    uint64_t version = 0;
+    Shared<Recording> recording;
+    void* stream = nullptr;
+    uint64_t workspace = 0;  // for the stream, or 0
+};
+
 std::array<Operator, kMaxOperators> operators;
 size_t operator_count = 0;
 thread_local Shared<Recording> pending;
+thread_local std::array<std::array<Found, kLatest>, kMaxOperators> latest;
+thread_local size_t next_latest = 0;
 
-bool is_optional(char kind) { return kind >= 'A' && kind <= 'Z' && kind != 'T'; }
-bool is_tensor(char kind) { return kind == 'T' || kind == 'U'; }
-
-// The value of an argument, or null if it is None.
-const StableIValue* value_of(const Operator& op, const StableIValue* stack, size_t i) {
-    return is_optional(op.signature[i]) ? reinterpret_cast<const StableIValue*>(stack[i]) : &stack[i];
-}
-
-AtenTensorHandle tensor_of(const Operator& op, const StableIValue* stack, int64_t i) {
-    const StableIValue* value = i < 0 ? nullptr : value_of(op, stack, static_cast<size_t>(i));
-    return value == nullptr ? nullptr : reinterpret_cast<AtenTensorHandle>(*value);
-}
-
-// Everything about the call but addresses.
-std::string make_key(const Operator& op, const StableIValue* stack) {
-    std::string key;
-    key.reserve(1024);
-    for (size_t i = 0; i < op.signature.size(); ++i) {
-        const StableIValue* value = value_of(op, stack, i);
-        key.push_back(value == nullptr ? '-' : '+');
-        if (value == nullptr) continue;
-        if (is_tensor(op.signature[i])) {
-            append_tensor(key, reinterpret_cast<AtenTensorHandle>(*value));
-        } else if ((op.signature[i] | 0x20) == 'b') {
-            key.push_back((*value & 0xff) != 0 ? '1' : '0');
-        } else {
-            append(key, *value);
-        }
+// Returns what repeats the call, or null.
+Found* find(Operator& op, const Call& call) {
+    const uint64_t now = version.load(std::memory_order_acquire);
+    auto& candidates = latest[static_cast<size_t>(&op - operators.data())];
+    for (Found& found : candidates) {
+        if (found.version == now && call.has_key(found.recording->key)) return &found;
     }
-    return key;
+    const std::lock_guard<std::mutex> lock(op.mutex);
+    const auto found = op.recordings.find(call.copy_key());
+    if (found == op.recordings.end()) return nullptr;
+    return &(candidates[next_latest++ % kLatest] = {now, found->second, nullptr, 0});
 }
 
-void free_arguments(const Operator& op, StableIValue* stack) {
-    for (size_t i = 0; i < op.signature.size(); ++i) {
-        const StableIValue* value = value_of(op, stack, i);
-        if (value == nullptr) continue;
-        if (is_tensor(op.signature[i])) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(*value));
-        if (is_optional(op.signature[i])) delete value;
+uint64_t find_workspace_of(Found& found, void* stream) {
+    if (found.workspace == 0 || found.stream != stream) {
+        const FlashcoreRecording& plan = found.recording->plan;
+        found.workspace = find_workspace({reinterpret_cast<const void*>(plan.launch), plan.device, stream}, plan.workspace_bytes);
+        found.stream = stream;
     }
+    return found.workspace;
 }
 
 // Returns false if the launch was refused or needs Python.
-bool replay(const Operator& op, const Recording& recording, StableIValue* stack) {
-    const FlashcoreRecording& plan = recording.plan;
+bool replay(const Operator& op, Found& found, const Call& call, StableIValue* stack) {
+    const Shared<Recording> recording = found.recording;
+    const FlashcoreRecording& plan = recording->plan;
     void* const stream = op.has_streams ? current_stream(plan.device) : nullptr;
     if (is_capturing(stream)) return false;
-    const uint64_t workspace =
-        find_workspace({reinterpret_cast<const void*>(plan.launch), plan.device, stream}, plan.workspace_bytes);
+    const uint64_t workspace = find_workspace_of(found, stream);
     if (workspace == 0) return false;
     std::array<uint64_t, kMaxWords> words;
-    std::memcpy(words.data(), recording.words.data(), recording.words.size() * sizeof(uint64_t));
-    for (const auto& [word, argument] : recording.addresses) words[word] = address_of(tensor_of(op, stack, argument));
+    std::memcpy(words.data(), recording->words.data(), recording->words.size() * sizeof(uint64_t));
+    for (const auto& [word, argument] : recording->addresses) words[word] = address_of(call.tensor(argument));
     Tensor out, lse;
     if (plan.out_word >= 0) {
-        const int32_t dtype = plan.out_is_bfloat16 != 0 ? torch_abi.dtype_bfloat16() : torch_abi.dtype_float16();
-        out = empty(plan.out_sizes, plan.out_rank, dtype, op.device_type, plan.device);
+        out = recording->out.make(op.device_type, plan.device);
         words[plan.out_word] = address_of(out.get());
     }
     if (plan.lse_word >= 0) {
-        lse = empty(plan.lse_sizes, plan.lse_rank, torch_abi.dtype_float32(), op.device_type, plan.device);
+        lse = recording->lse.make(op.device_type, plan.device);
         words[plan.lse_word] = address_of(lse.get());
     }
     words[plan.workspace_word] = workspace;
@@ -152,10 +146,10 @@ bool replay(const Operator& op, const Recording& recording, StableIValue* stack)
     if (plan.launch(words.data()) != 0) return false;
     if (out.get() == nullptr && op.returns == kFlash3) {
         AtenTensorHandle same = nullptr;
-        check(torch_abi.new_tensor_handle(tensor_of(op, stack, op.out), &same), "new_tensor_handle");
+        check(torch_abi.new_tensor_handle(call.tensor(op.out), &same), "new_tensor_handle");
         out = Tensor(same);
     }
-    free_arguments(op, stack);
+    call.free();
     if (op.returns == kWrites) return true;
     stack[0] = out.release();
     stack[1] = lse.release();
@@ -167,16 +161,20 @@ bool replay(const Operator& op, const Recording& recording, StableIValue* stack)
     return true;
 }
 
+void keep(Operator& op, const Call& call) {
+    if (!pending || !call.can_repeat()) return;
+    pending->key = call.copy_key();
+    const std::lock_guard<std::mutex> lock(op.mutex);
+    if (op.recordings.size() >= kMaxRecordings) op.recordings.clear();
+    op.recordings[pending->key] = pending;
+    ++version;
+}
+
 void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) {
-    if (inputs != op.signature.size()) throw std::runtime_error("flashcore: " + op.name + " has another schema");
-    const std::string key = make_key(op, stack);
-    Shared<Recording> recording;
-    {
-        const std::lock_guard<std::mutex> lock(op.mutex);
-        const auto found = op.recordings.find(key);
-        if (found != op.recordings.end()) recording = found->second;
-    }
-    if (recording && replay(op, *recording, stack)) return;
+    if (inputs != op.parameters.size()) throw std::runtime_error("flashcore: " + op.name + " has another schema");
+    const Call call(op.parameters, stack);
+    Found* found = call.can_repeat() ? find(op, call) : nullptr;
+    if (found != nullptr && replay(op, *found, call, stack)) return;
     pending = {};
     failure.clear();
     check(torch_abi.call_dispatcher(op.fallback.c_str(), "", stack), op.name.c_str());
@@ -184,12 +182,8 @@ void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) 
         for (uint64_t i = 0; i < outputs; ++i) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(stack[i]));
         failure.raise();
     }
-    if (pending) {
-        const std::lock_guard<std::mutex> lock(op.mutex);
-        if (op.recordings.size() >= kMaxRecordings) op.recordings.clear();
-        op.recordings[key] = pending;
-        pending = {};
-    }
+    keep(op, call);
+    pending = {};
 }
 
 template <size_t I>
@@ -211,7 +205,6 @@ void relay(StableIValue* stack, uint64_t, uint64_t) {
     check(error, next);
 }
 
-
 }  // namespace
 }  // namespace flashcore::torch_ops
 
@@ -223,11 +216,11 @@ extern "C" const char* flashcore_ops_bind(void* library) { return flashcore::tor
 extern "C" int flashcore_ops_register(const char* space, const char* name, const char* key, const char* signature, int returns,
                                       int64_t out) {
     using namespace flashcore::torch_ops;
-    if (operator_count == kMaxOperators) return 1;
+    if (operator_count == kMaxOperators || std::strlen(signature) > kMaxArguments) return 1;
     Operator& op = operators[operator_count];
     op.name = std::string(space) + "::" + name;
     op.fallback = std::string(space) + "::_" + name + "_in_python";
-    op.signature = signature;
+    op.parameters = parse(signature);
     op.returns = returns;
     op.out = out;
     op.has_streams = std::strcmp(key, "CUDA") == 0;
@@ -263,6 +256,9 @@ extern "C" int flashcore_ops_keep(const FlashcoreRecording* plan) {
     for (int64_t i = 0; i < plan->address_count; ++i) {
         recording->addresses.emplace_back(plan->addresses[2 * i], plan->addresses[2 * i + 1]);
     }
+    const int32_t type = plan->out_is_bfloat16 != 0 ? torch_abi.dtype_bfloat16() : torch_abi.dtype_float16();
+    recording->out = NewTensor(plan->out_sizes, plan->out_rank, type);
+    recording->lse = NewTensor(plan->lse_sizes, plan->lse_rank, torch_abi.dtype_float32());
     recording->plan.words = nullptr;
     recording->plan.addresses = nullptr;
     pending = recording;
@@ -295,4 +291,5 @@ extern "C" void flashcore_ops_clear() {
         const std::lock_guard<std::mutex> lock(operators[i].mutex);
         operators[i].recordings.clear();
     }
+    ++version;
 }

@@ -1,6 +1,7 @@
 // The workspaces of replayed launches, one per entry function and stream.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -27,6 +28,9 @@ struct WorkspaceHash {
     }
 };
 
+// Counts changes of workspaces and recordings. What a thread has found stays right until then.
+inline std::atomic<uint64_t> version{1};
+
 inline std::mutex workspace_mutex;
 inline auto* const workspaces = new std::unordered_map<WorkspaceKey, Workspace, WorkspaceHash>;
 
@@ -40,6 +44,7 @@ inline uint64_t find_workspace(const WorkspaceKey& key, int64_t bytes) {
 inline void keep_workspace(const WorkspaceKey& key, const Workspace& workspace) {
     const std::lock_guard<std::mutex> lock(workspace_mutex);
     (*workspaces)[key] = workspace;
+    ++version;
 }
 
 }  // namespace flashcore::torch_ops
