@@ -108,6 +108,8 @@ def test_random_problems_have_room_for_every_split_and_few_idle_multiprocessors(
         work_tiles = problem.batch * problem.kv_heads // heads * plan.row_work_tiles
         tiles = work_tiles * (max(-(-problem.capacity * heads // TILES[problem.head_dim][0]), 1) + 4)
         assert min(cap - cap // 16 + (cap >= 16), tiles) <= plan.ctas <= cap
+        even = [ctas for ctas in range(cap, cap - cap // 16, -1) if work_tiles % ctas == 0 or ctas % work_tiles == 0]
+        assert not even or plan.ctas == min(even[0], tiles)
         assert plan.rows * plan.row_work_tiles // heads >= rows > plan.rows * (plan.row_work_tiles - 1)
         if plan.splits == 0:
             assert (plan.counters, plan.partials) == (plan.ctas, 2 * plan.ctas)

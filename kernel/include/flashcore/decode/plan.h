@@ -64,8 +64,13 @@ inline int64_t partial_floats(const Config& config, const PackedRows& rows) {
 // A number of CTAs for which full sequences need no extra splits: each CTA gets whole work tiles, or each work tile whole CTAs. A
 // few idle multiprocessors cost little bandwidth, and a split costs microseconds. Returns 0 if there is no such number.
 inline int64_t even_ctas(int64_t work_tiles, int64_t cta_limit) {
-    for (int64_t ctas = cta_limit; work_tiles > 0 && ctas > cta_limit - cta_limit / kIdleFraction; --ctas) {
-        if (work_tiles % ctas == 0 || ctas % work_tiles == 0) return ctas;
+    const int64_t too_few = cta_limit - cta_limit / kIdleFraction;
+    if (work_tiles <= cta_limit) {  // whole CTAs for each, with one division
+        const int64_t ctas = work_tiles > 0 ? cta_limit - cta_limit % work_tiles : 0;
+        return ctas > too_few ? ctas : 0;
+    }
+    for (int64_t ctas = cta_limit; ctas > too_few; --ctas) {
+        if (work_tiles % ctas == 0) return ctas;
     }
     return 0;
 }
