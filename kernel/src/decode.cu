@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "flashcore/core/device.h"
+#include "flashcore/core/kept_maps.h"
 #include "flashcore/core/local_arguments.h"
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
@@ -174,7 +175,7 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             columns * bytes < kSwizzleRowBytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B};
-        return encode(shape, cache_type(args), out);
+        return encode_kept(shape, cache_type(args), args.device, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
     return map("v", args.v, params.v);
