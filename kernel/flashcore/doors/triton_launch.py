@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
 SHAPES: Mapping[tuple[int, int], tuple[Shape, Shape, Shape]] = {
     (8, 0): (Shape(128, 64, 4, 3), Shape(128, 64, 8, 3), Shape(64, 32, 4, 2)),
-    (9, 0): (Shape(128, 128, 8, 2), Shape(128, 64, 8, 3), Shape(128, 32, 8, 2)),
+    (9, 0): (Shape(128, 64, 8, 3), Shape(128, 128, 8, 3), Shape(128, 32, 8, 2)),
     (10, 0): (Shape(128, 64, 4, 3), Shape(128, 64, 8, 2), Shape(64, 32, 4, 2)),
 }
 """For head dimensions up to 64, 128 and 256."""
