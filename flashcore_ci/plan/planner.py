@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.metrics import GROUP_METRICS
@@ -21,6 +20,7 @@ NO_BASE = "there is no base to compare with: give --base REVISION"
 NEW_WORKLOAD = "the workload is new: "
 NO_MACHINE_CODE = 'its subject has no machine code at build time: name "machine-code" in `collect` of its workloads'
 
+MAGIC = frozenset("*?[")
 MAX_CHECKS = 20_000
 """Checks and excluded combinations. The largest suite has 2,000."""
 
@@ -109,16 +109,14 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     patterns = tuple(globs)
     if not patterns:
         return plan
-    pairs = [(check.gate.id, check.target) for check in plan.checks]
-    translated = {glob: fnmatch.translate(glob) for glob in patterns}
-    unmatched = [glob for glob, pattern in translated.items() if not any(_matches(pattern, *names) for names in pairs)]
-    if unmatched:
-        lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
+    checked = {name for check in plan.checks for name in _names(check.gate.id, check.target)}
+    idle = [glob for glob in patterns if not _matched(checked, (glob,))]
+    if idle:
+        lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in idle)
         raise SuiteError(lines, fix="list gates and targets with `flashcore-ci plan`")
-    one = "|".join(translated.values())
-    narrowed = keep(plan, lambda check: _matches(one, check.gate.id, check.target))
-    excluded = tuple(e for e in plan.excluded if _matches(one, e.gate, e.target))
-    return replace(narrowed, excluded=excluded)
+    wanted = _matched(checked | {name for e in plan.excluded for name in _names(e.gate, e.target)}, patterns)
+    narrowed = keep(plan, lambda check: not wanted.isdisjoint(_names(check.gate.id, check.target)))
+    return replace(narrowed, excluded=tuple(e for e in plan.excluded if not wanted.isdisjoint(_names(e.gate, e.target))))
 
 
 def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
@@ -154,7 +152,8 @@ def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple
 
 
 def _why_unmatched(glob: str, plan: Plan) -> str:
-    return f": {NO_BASE}" if any(e.why == NO_BASE and _matches(glob, e.gate, e.target) for e in plan.excluded) else ""
+    names = {name for e in plan.excluded if e.why == NO_BASE for name in _names(e.gate, e.target)}
+    return f": {NO_BASE}" if _matched(names, (glob,)) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,14 +265,16 @@ def _where(suite: Suite, what: str) -> str:
     return dict(suite.sources).get(what, suite.file)
 
 
-def _matches(pattern: str, gate: str, target: str) -> bool:
-    return any(_is_match(pattern, name) for name in (gate, target, f"{gate}/{target}"))
+def _names(gate: str, target: str) -> tuple[str, str, str]:
+    """Return what a glob may match."""
+    return gate, target, f"{gate}/{target}"
 
 
-@lru_cache(maxsize=1 << 15)
-def _is_match(pattern: str, name: str) -> bool:
-    """Match a name once. Dozens of globs on thousands of checks took half a second."""
-    return re.compile(pattern).match(name) is not None
+def _matched(names: set[str], globs: Sequence[str]) -> set[str]:
+    """Return the names that match. Plain ones are looked up."""
+    plain = names & {glob for glob in globs if MAGIC.isdisjoint(glob)}
+    patterns = [fnmatch.translate(glob) for glob in globs if not MAGIC.isdisjoint(glob)]
+    return plain | set(filter(re.compile("|".join(patterns)).match, names)) if patterns else plain
 
 
 def _only_needed(plan: Plan) -> Plan:

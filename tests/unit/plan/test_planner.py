@@ -233,6 +233,7 @@ class TestNarrow:
             (["sol-*", "spills"], [("spills", "scale_f32"), ("sol-dram", "big")]),
             (["small"], [("finite", "small"), ("memcheck", "small")]),
             (["finite/s*"], [("finite", "small")]),
+            (["finite/small", "s?ills"], [("spills", "scale_f32"), ("finite", "small")]),
         ],
     )
     def test_globs_are_over_gates_targets_and_pairs(self, globs, keys):

@@ -58,7 +58,8 @@ def test_a_comparison_gate_that_applies_to_nothing_is_still_refused():
         make_plan(suite, DESCRIPTIONS)
 
 
-def test_asking_only_for_comparisons_needs_a_base():
+@pytest.mark.parametrize("glob", ["no-slower", "*slower", "no-slower/*"])
+def test_asking_only_for_comparisons_needs_a_base(glob):
     with pytest.raises(SuiteError) as caught:
-        narrow(make_plan(SUITE, DESCRIPTIONS), ["no-slower"])
+        narrow(make_plan(SUITE, DESCRIPTIONS), [glob])
     assert "--base" in caught.value.problems[0]
