@@ -108,13 +108,9 @@ def uuids() -> tuple[str, ...]:
         return _visible(nvml)
 
 
-@contextlib.contextmanager
-def kept() -> Iterator[None]:
-    """Keep NVML started meanwhile, if there is one: to start it again, for each question, then takes no time."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(CannotCollectError):
-            stack.enter_context(_session())
-        yield
+def kept() -> AbstractContextManager[None]:
+    """Keep NVML started meanwhile, by a thread. To start it again, for each question, takes no time then."""
+    return _meanwhile(_keep, "", None)
 
 
 def models() -> dict[str, str]:
@@ -153,6 +149,11 @@ def _meanwhile(watch: Callable[[Any, Any, threading.Event], None], gpus: str | S
     finally:
         done.set()
         watcher.join(timeout=10 * POLL_MS / 1000)
+
+
+def _keep(_gpu: str, _seen: None, done: threading.Event) -> None:
+    with contextlib.suppress(CannotCollectError), _session():
+        done.wait()
 
 
 def _watch(gpu: str, seen: list[int], done: threading.Event) -> None:

@@ -59,9 +59,10 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
         with extra():
             history.check_address(db, os.environ)
     chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
-    with signals.graceful(), console.ProgressLine(os.environ) as progress, host.importing_at_once(request, is_chosen=chosen):
+    early = host.starting_early(request, is_chosen=chosen)
+    with signals.graceful(), console.ProgressLine(os.environ) as progress, early as is_one:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
-        several = not chosen and fleet.has_several_gpus(request)
+        several = not is_one and fleet.has_several_gpus(request)
         report = fleet.run(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     if db is not None:

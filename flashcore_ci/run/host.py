@@ -58,11 +58,14 @@ def importing(python: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def importing_at_once(request: Request, *, is_chosen: bool) -> Iterator[None]:
-    """Import torch if it is plain that one GPU of this machine will measure: to ask the driver takes a second."""
-    plain = is_chosen or (len(_devices(Path("/"))) == 1 and not nvml.are_hidden()) or nvml.is_one_visible()
-    with importing(request.settings.python) if request.live is not False and has_gpu() and plain else contextlib.nullcontext():
-        yield
+def starting_early(request: Request, *, is_chosen: bool) -> Iterator[bool]:
+    """Start the driver's library, which takes a second. Import torch, and yield True, if it is plain that one GPU will measure."""
+    is_one = is_chosen or (len(_devices(Path("/"))) == 1 and not nvml.are_hidden()) or nvml.is_one_visible()
+    with contextlib.ExitStack() as stack:
+        if request.live is not False and has_gpu():
+            stack.enter_context(driver_kept())
+            stack.enter_context(importing(request.settings.python) if is_one else contextlib.nullcontext())
+        yield is_one
 
 
 def _is_shared(folder: Path) -> bool:
@@ -214,7 +217,7 @@ def _note_changes(checkout: git.Checkout) -> tuple[str, ...]:
 
 
 def commit_of(request: Request) -> str:
-    """Return the commit of the checkout, or "". Its files are not compared with it, which takes a third of a second."""
+    """Return the commit of the checkout, or "". Its files are not compared with it."""
     if request.commit:
         return request.commit
     with scratch_folder() as logs:

@@ -94,6 +94,23 @@ def test_no_driver_means_that_this_machine_cannot_collect(driver):
         nvml.read("0")
 
 
+def test_the_driver_is_started_beside_and_kept_until_the_end(driver):
+    driver()
+    events, may_start = [], threading.Event()
+    sys.modules["pynvml"].nvmlInit = lambda: (may_start.wait(10), events.append("start"))
+    sys.modules["pynvml"].nvmlShutdown = lambda: events.append("end")
+    with nvml.kept():
+        assert events == []  # who asks nothing does not wait for it
+        may_start.set()
+    assert events == ["start", "end"]
+
+
+def test_without_a_driver_nothing_is_kept(driver):
+    driver(nvmlInit=NVMLError("Driver Not Loaded"))
+    with nvml.kept():
+        pass
+
+
 def test_no_module_means_the_same(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(CannotCollectError, match="nvidia-ml-py"):

@@ -160,26 +160,33 @@ def test_the_commit_of_a_shard_is_one_question_to_git(
 
 
 @pytest.mark.parametrize(
-    ("visible", "gpus", "chosen", "live", "imports"),
+    ("visible", "gpus", "chosen", "live", "imports", "is_one"),
     [
-        ("", 1, False, None, True),
-        ("", 2, False, None, False),
-        ("", 2, True, None, True),
-        ("1", 2, False, None, True),
-        ("0,1", 2, False, None, False),
-        ("-1", 1, False, None, False),
-        ("", 1, False, False, False),
-        ("", 0, False, None, False),
+        ("", 1, False, None, True, True),
+        ("", 2, False, None, False, False),
+        ("", 2, True, None, True, True),
+        ("1", 2, False, None, True, True),
+        ("0,1", 2, False, None, False, False),
+        ("-1", 1, False, None, False, False),
+        ("", 1, False, False, False, True),
+        ("", 0, False, None, False, False),
     ],
 )
 def test_torch_is_imported_at_once_if_it_is_plain_that_one_gpu_measures(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str, gpus: int, chosen: bool, live: bool | None, imports: bool
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    visible: str,
+    gpus: int,
+    chosen: bool,
+    live: bool | None,
+    imports: bool,
+    is_one: bool,
 ) -> None:
     imported: list[Path] = []
     monkeypatch.setenv(nvml.VISIBLE, visible) if visible else monkeypatch.delenv(nvml.VISIBLE, raising=False)
     monkeypatch.setattr(host, "_devices", lambda _: [tmp_path] * gpus)
     monkeypatch.setattr(host, "has_gpu", lambda: bool(gpus))
     monkeypatch.setattr(host, "importing", lambda python: imported.append(python) or contextlib.nullcontext())
-    with host.importing_at_once(Request(suite=tmp_path, out=tmp_path, live=live, environ={}), is_chosen=chosen):
-        pass
+    with host.starting_early(Request(suite=tmp_path, out=tmp_path, live=live, environ={}), is_chosen=chosen) as plain:
+        assert plain is is_one
     assert bool(imported) is imports
