@@ -291,7 +291,7 @@ def main() -> None:
     control.sendall(READY if modules else b"")
     with contextlib.suppress(ForkedError):
         Supervisor(control, forks=bool(modules)).run()
-        return
+        os._exit(0)  # at once: torch may be imported here
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)  # sys.argv is the child's
 
 
