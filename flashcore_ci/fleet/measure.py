@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,7 @@ from flashcore_ci.store.run import Run, encode_plan, write_run
 
 MAX_TRIES = 3
 """A shard whose machine failed is tried twice more."""
+RUN = "run-{}"
 FATAL = 2
 """GPUs that a shard may lose before its code is to blame, and failures after which a GPU is put aside."""
 
@@ -147,7 +149,7 @@ def measure(
     files = shard_files.write(found, scratch / host.SHARDS)
     given = handover.write(plan, builds, scratch.absolute()) if engine.verified and base is None else None
     tasks = [
-        Task(shard=shard, file=file, out=scratch / f"run-{shard.index}", given=given)
+        Task(shard=shard, file=file, out=scratch / RUN.format(shard.index), given=given)
         for shard, file in zip(found, files, strict=True)
     ]
     with ThreadPoolExecutor(1) as pool:
@@ -172,6 +174,12 @@ def measure(
     write_run(request.out, plan if base is None else able(plan, base, without), evidence)
     origin = recorded.where_and_when(evidence.provenance)
     return recorded.live_source(origin, evidence, request.out)
+
+
+def remove_runs(scratch: Path) -> None:
+    """Remove the shards' runs."""
+    for folder in scratch.glob(RUN.format("*")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _only_blame(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Run:

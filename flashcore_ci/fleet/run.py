@@ -43,9 +43,11 @@ def run(request: Request, progress: Progress, *, engine: str = "local", options:
 
         def measured(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> Source:
             known = reading.result()
-            return measure.measure(
+            source = measure.measure(
                 launcher, plan, builds, request=request, progress=progress, scratch=scratch, base=base, durations=known
             )
+            pool.submit(measure.remove_runs, scratch)  # while the gate judges
+            return source
 
         with contextlib.closing(launcher):
             return gate.gate(request, progress, measure=measured)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flashcore_ci.cli import fleet
-from flashcore_ci.fleet import local, run
+from flashcore_ci.fleet import local, measure, run
 from flashcore_ci.fleet.engine import EngineOptions
 from flashcore_ci.run.request import Request
 
@@ -88,3 +88,10 @@ def test_another_scheduler_is_one_line_in_the_list(tmp_path: Path, monkeypatch: 
 def test_the_command_offers_every_engine() -> None:
     (option,) = (one for one in fleet.run.params if one.name == "engine")
     assert list(option.type.choices) == [*run.ENGINES, "ci"]
+
+
+def test_what_shards_wrote_is_removed_and_their_logs_stay(tmp_path: Path) -> None:
+    for name in ("run-1/logs", "run-2-again-1", "logs"):
+        (tmp_path / name).mkdir(parents=True)
+    measure.remove_runs(tmp_path)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["logs"]
