@@ -33,7 +33,7 @@ AT_ONCE = {
 MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
 MANY_SANITIZED = 24
-"""With so many, all but correctness and racecheck starts after the probe: many imports of torch at once delay each other."""
+"""With so many next to correctness, all but racecheck waits for the probe: imports of torch delay each other."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -83,11 +83,12 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
     with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
             probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
-            if len(session.workloads(Kind.SANITIZER)) * session.shards >= MANY_SANITIZED:
-                session = replace(session, may_start=partial(wait, probes))
+            many = len(session.workloads(Kind.SANITIZER)) * session.shards >= MANY_SANITIZED
+            later = replace(session, may_start=partial(wait, probes)) if many else session
             session.progress("correctness and sanitizers")
-            together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
-            profiling = pool.submit(profile.run, session, start_profile)
+            beside = later if session.workloads(Kind.CORRECTNESS) else session
+            together = [pool.submit(collector, beside) for collector in AT_ONCE.values()]
+            profiling = pool.submit(profile.run, later, start_profile)
             timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
             session.versions()  # a tool that fails to print its version ends the run now, not after minutes
             probed = [probe.result() for probe in probes]

@@ -15,13 +15,15 @@ from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 1.3, Kind.SANITIZER: 0.0, Kind.PROFILE: 4.2, Kind.TIMING: 1.8}
-"""About what the first unit of a kind costs a shard after the probe: processes start. It moves work between shards, and no verdict.
-On 2026-11-24 correctness and sanitizers took 24.7 s on one H200, and alone on the first of two 25.9: these say 24.9 and 25.7."""
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 0.4, Kind.SANITIZER: 0.0, Kind.PROFILE: 4.2, Kind.TIMING: 1.8}
+"""About what the first unit of a kind costs a shard after the probe: processes start. It moves work between shards, and no verdict."""
 PREPARED_SECONDS = {Kind.PROFILE: 0.6}
-"""The same where the processes started next to correctness, and no other shard's correctness slows them down."""
-SHARES = {Kind.CORRECTNESS: 0.084, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
+"""The same where the processes started next to correctness or sanitizers."""
+SHARES = {Kind.CORRECTNESS: 0.024, Kind.SANITIZER: 0.067, Kind.MACHINE_CODE: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
+BESIDE = frozenset({Kind.CORRECTNESS, Kind.SANITIZER})
+BESIDE_SECONDS = 5.7
+"""What it costs a shard to have both: the driver makes one context at a time, and all take turns on the GPU."""
 PROFILE_BESIDE = 0.3
 """How much longer a row's profile takes while another GPU of the machine is busy (12.8 s for 38 rows, not 9.7)."""
 PROFILE_WAIT = 0.58
@@ -45,8 +47,10 @@ class _Bin:
         return self.seconds + seconds + (0.0 if unit.kind in self.kinds else self._start(unit.kind))
 
     def _start(self, kind: Kind) -> float:
-        prepared = Kind.CORRECTNESS in self.kinds and kind in PREPARED_SECONDS
-        return PREPARED_SECONDS[kind] if prepared else START_SECONDS[kind]
+        has_others = not BESIDE.isdisjoint(self.kinds)
+        if kind in PREPARED_SECONDS and has_others:
+            return PREPARED_SECONDS[kind]
+        return START_SECONDS[kind] + BESIDE_SECONDS * (kind in BESIDE and has_others)
 
 
 def units_of(plan: Plan) -> tuple[Unit, ...]:
@@ -64,7 +68,8 @@ def units_digest(units: Sequence[Unit]) -> str:
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
     """Divide the units into about ``count`` shards, with the estimated seconds of each. Those for several GPUs have shards of their own.
 
-    What runs next to others mostly starts processes, so it is in as few shards as is fastest. Equal inputs give equal shards.
+    What runs next to others mostly starts processes, so it is in as few shards as is fastest, and sanitizers perhaps in others than
+    correctness. Equal inputs give equal shards.
     """
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
@@ -75,13 +80,14 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
         same = [unit for unit in units if gpus[unit.workload] == size]
         most = max(1, min(count // size, len(same)))
         sizes = sorted({most, *(1 << power for power in range(most.bit_length()))})
-        tried = [_fill(same, known, most, few=few, alone=alone) for few in sizes for alone in {1, few}]
+        ways = ((few, alone, apart) for few in sizes for alone in {1, few} for apart in (False, True) if few << apart <= most)
+        tried = [_fill(same, known, most, few=few, alone=alone, apart=apart) for few, alone, apart in ways]
         found += min(tried, key=lambda bins: (max(shard.seconds for shard in bins), sum(bool(shard.units) for shard in bins)))
     return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
 
 
-def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone: int) -> list[_Bin]:
-    """Use ``count`` shards, of which ``few`` have what runs next to others, and ``alone`` have profiles.
+def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone: int, apart: bool) -> list[_Bin]:
+    """Use ``count`` shards, of which ``few`` have what runs next to others, and ``alone`` have profiles. Sanitizers may be ``apart``.
 
     The longest unit of a kind goes first, into the shard that ends first with it (Graham 1969). The longest kind fills the rest.
     """
@@ -91,7 +97,8 @@ def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone:
         totals[unit.kind] += round(1e3 * known[unit])
     for unit in sorted(units, key=lambda unit: (unit.kind not in SHARES, totals[unit.kind], unit.kind, -known[unit])):
         is_profile = unit.kind is Kind.PROFILE
-        shards = bins[: few if unit.kind in SHARES else count][-alone if is_profile else None :]
+        first = few if apart and unit.kind is Kind.SANITIZER else 0
+        shards = bins[-alone:] if is_profile else bins[first : first + few] if unit.kind in SHARES else bins
         slower = PROFILE_WAIT * (len(shards) - 1) or PROFILE_BESIDE * (count > 1)
         seconds = known[unit] * (1.0 + slower * is_profile)
         best = min(shards, key=lambda shard: shard.with_unit(unit, seconds))

@@ -17,6 +17,7 @@ from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.plan import planner
 
 
 def test_everything_that_the_plan_asks_for_is_observed_once_and_stamped(world, tmp_path):
@@ -88,6 +89,23 @@ def test_with_many_workloads_what_is_not_urgent_starts_after_the_probe(world, tm
     assert {"racecheck", "correctness"} <= set(began[:ended])
     if many:
         assert {"memcheck", "synccheck", "initcheck", "roll-call", "profile"} <= set(began[ended:])
+
+
+def test_sanitizers_that_have_the_gpu_without_correctness_do_not_wait_for_the_probe(world, tmp_path, monkeypatch):
+    asked, every = set(), threading.Event()
+
+    def run(spec, start=None):
+        asked.add(spec.name)
+        if {"racecheck", "memcheck", "synccheck", "initcheck", "roll-call"} <= asked:
+            every.set()
+        assert spec.kind != "probe" or every.wait(10)
+        return world.run(spec, start)
+
+    monkeypatch.setattr(child, "run", run)
+    monkeypatch.setattr(collect, "MANY_SANITIZED", 2)
+    session = make_session(tmp_path)
+    plan = planner.keep(session.plan, lambda check: check.gate.evidence is not Kind.CORRECTNESS)
+    assert Kind.CORRECTNESS not in {seen.kind for seen in collect.collect(replace(session, plan=plan)).observations}
 
 
 def test_the_context_of_the_profile_may_wait_on_the_gpu(world, tmp_path):

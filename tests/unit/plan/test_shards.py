@@ -9,6 +9,7 @@ from factories import BUILD, make_check, make_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan import shards
@@ -57,20 +58,40 @@ def test_every_kind_that_a_gpu_measures_can_be_cut() -> None:
         assert shards._Bin().with_unit(unit, 1.0) > 1.0
 
 
-def test_what_costs_processes_is_in_few_shards_and_the_longest_kind_fills_the_rest() -> None:
+def forty(**seconds: float) -> tuple[Plan, dict[Unit, float]]:
+    """Return a plan of forty workloads with these kinds of evidence, and how long each takes."""
     plan = dataclasses.replace(PLAN, workloads=tuple(dataclasses.replace(PLAN.workloads[0], id=f"w{n}") for n in range(40)))
-    needed = (Kind.CORRECTNESS, Kind.TIMING)
-    checks = (check for check in PLAN.checks if check.gate.evidence in needed and check.target == PLAN.workloads[0].id)
+    checks = [check for check in PLAN.checks if check.gate.evidence in seconds and check.target == PLAN.workloads[0].id]
     plan = dataclasses.replace(
         plan, checks=tuple(dataclasses.replace(check, target=f"w{n}") for check in checks for n in range(40))
     )
-    seconds = {unit: 0.5 if unit.kind is Kind.CORRECTNESS else 1.5 for unit in shards.units_of(plan)}
+    return plan, {unit: seconds[unit.kind] for unit in shards.units_of(plan)}
+
+
+def kinds_of(parts: tuple[tuple[tuple[Unit, ...], float], ...]) -> list[set[Kind]]:
+    return [{unit.kind for unit in units} for units, _ in parts]
+
+
+def test_what_costs_processes_is_in_few_shards_and_the_longest_kind_fills_the_rest() -> None:
+    plan, seconds = forty(correctness=2.7, timing=1.5)
     (whole,) = shards.cut(plan, seconds, 1)
-    first, second = shards.cut(plan, seconds, 2)
-    assert {unit.kind for unit in first[0]} == set(needed)
-    assert {unit.kind for unit in second[0]} == {Kind.TIMING}
+    first, second = parts = shards.cut(plan, seconds, 2)
+    assert kinds_of(parts) == [{Kind.CORRECTNESS, Kind.TIMING}, {Kind.TIMING}]
     assert abs(first[1] - second[1]) <= 1.5
     assert max(first[1], second[1]) < 0.6 * whole[1]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_sanitizers_and_correctness_have_different_gpus_if_there_are_several(count: int) -> None:
+    plan, seconds = forty(correctness=4.2, sanitizer=2.5, timing=1.3)
+    assert kinds_of(shards.cut(plan, seconds, 1)) == [{Kind.CORRECTNESS, Kind.SANITIZER, Kind.TIMING}]
+    parts = shards.cut(plan, seconds, count)
+    assert {frozenset(kinds) - {Kind.TIMING} for kinds in kinds_of(parts)} >= {
+        frozenset({Kind.CORRECTNESS}),
+        frozenset({Kind.SANITIZER}),
+    }
+    assert not any({Kind.CORRECTNESS, Kind.SANITIZER} <= kinds for kinds in kinds_of(parts))
+    assert max(shard[1] for shard in parts) - min(shard[1] for shard in parts) <= 3.0
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0, 1e12])
@@ -106,17 +127,12 @@ def test_work_of_several_gpus_is_never_cut_for_one(count: int) -> None:
         assert sizes == {shards.gpus_of(plan, units)}
 
 
-def test_profiles_are_in_one_shard_and_correctness_in_both() -> None:
-    plan = dataclasses.replace(PLAN, workloads=tuple(dataclasses.replace(PLAN.workloads[0], id=f"w{n}") for n in range(40)))
-    needed = (Kind.CORRECTNESS, Kind.PROFILE, Kind.TIMING)
-    checks = (check for check in PLAN.checks if check.gate.evidence in needed and check.target == PLAN.workloads[0].id)
-    plan = dataclasses.replace(
-        plan, checks=tuple(dataclasses.replace(check, target=f"w{n}") for check in checks for n in range(40))
-    )
-    each = {Kind.CORRECTNESS: 4.2, Kind.PROFILE: 0.24, Kind.TIMING: 1.3}
-    first, second = shards.cut(plan, {unit: each[unit.kind] for unit in shards.units_of(plan)}, 2)
-    kinds = [{unit.kind for unit in units} for units, _ in (first, second)]
-    assert sorted(kinds, key=len) == [{Kind.CORRECTNESS, Kind.TIMING}, set(needed)]
+def test_profiles_are_in_one_shard_next_to_what_hides_their_start() -> None:
+    plan, seconds = forty(correctness=4.2, sanitizer=2.5, profile=0.24, timing=1.3)
+    first, second = parts = shards.cut(plan, seconds, 2)
+    profiled = [kinds for kinds in kinds_of(parts) if Kind.PROFILE in kinds]
+    assert len(profiled) == 1
+    assert profiled[0] & {Kind.CORRECTNESS, Kind.SANITIZER}
     assert abs(first[1] - second[1]) <= 1.5
 
 
