@@ -15,17 +15,13 @@ from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 0.4, Kind.SANITIZER: 0.0, Kind.PROFILE: 4.2, Kind.TIMING: 1.8}
-"""About what the first unit of a kind costs a shard after the probe: processes start. It moves work between shards, and no verdict."""
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 5.2, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.2, Kind.TIMING: 2.7}
+"""About what the first unit of a kind costs a shard after the probe. It moves work between shards, and no verdict."""
 PREPARED_SECONDS = {Kind.PROFILE: 0.6}
-"""The same where the processes started next to correctness or sanitizers."""
-SHARES = {Kind.CORRECTNESS: 0.024, Kind.SANITIZER: 0.067, Kind.MACHINE_CODE: 0.05}
-"""How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
+"""The same next to correctness or sanitizers."""
 BESIDE = frozenset({Kind.CORRECTNESS, Kind.SANITIZER})
-BESIDE_SECONDS = 5.7
-"""What it costs a shard to have both: the driver makes one context at a time, and all take turns on the GPU."""
-PROFILE_BESIDE = 0.3
-"""How much longer a row's profile takes while another GPU of the machine is busy (12.8 s for 38 rows, not 9.7)."""
+SHARES = {Kind.CORRECTNESS: 0.031, Kind.SANITIZER: 0.022, Kind.MACHINE_CODE: 0.05}
+"""How much of its seconds a unit adds to a shard's, next to others."""
 PROFILE_WAIT = 0.58
 """How much longer a row's profile takes for each other shard that profiles: ncu waits for the other GPU's (0.41 s, not 0.26)."""
 PROBE_SECONDS = 6.5
@@ -47,10 +43,8 @@ class _Bin:
         return self.seconds + seconds + (0.0 if unit.kind in self.kinds else self._start(unit.kind))
 
     def _start(self, kind: Kind) -> float:
-        has_others = not BESIDE.isdisjoint(self.kinds)
-        if kind in PREPARED_SECONDS and has_others:
-            return PREPARED_SECONDS[kind]
-        return START_SECONDS[kind] + BESIDE_SECONDS * (kind in BESIDE and has_others)
+        is_prepared = kind in PREPARED_SECONDS and not BESIDE.isdisjoint(self.kinds)
+        return PREPARED_SECONDS[kind] if is_prepared else START_SECONDS[kind]
 
 
 def units_of(plan: Plan) -> tuple[Unit, ...]:
@@ -68,8 +62,7 @@ def units_digest(units: Sequence[Unit]) -> str:
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
     """Divide the units into about ``count`` shards, with the estimated seconds of each. Those for several GPUs have shards of their own.
 
-    What runs next to others mostly starts processes, so it is in as few shards as is fastest, and sanitizers perhaps in others than
-    correctness. Equal inputs give equal shards.
+    What runs next to others mostly starts processes, so it is in as few shards as is fastest. Equal inputs give equal shards.
     """
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
@@ -87,7 +80,7 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
 
 
 def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone: int, apart: bool) -> list[_Bin]:
-    """Use ``count`` shards, of which ``few`` have what runs next to others, and ``alone`` have profiles. Sanitizers may be ``apart``.
+    """Use ``count`` shards, of which ``few`` have what runs next to others, and ``alone`` have profiles.
 
     The longest unit of a kind goes first, into the shard that ends first with it (Graham 1969). The longest kind fills the rest.
     """
@@ -99,8 +92,7 @@ def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone:
         is_profile = unit.kind is Kind.PROFILE
         first = few if apart and unit.kind is Kind.SANITIZER else 0
         shards = bins[-alone:] if is_profile else bins[first : first + few] if unit.kind in SHARES else bins
-        slower = PROFILE_WAIT * (len(shards) - 1) or PROFILE_BESIDE * (count > 1)
-        seconds = known[unit] * (1.0 + slower * is_profile)
+        seconds = known[unit] * (1.0 + PROFILE_WAIT * (len(shards) - 1) * is_profile)
         best = min(shards, key=lambda shard: shard.with_unit(unit, seconds))
         best.seconds = best.with_unit(unit, seconds)
         best.units.append(unit)

@@ -137,22 +137,26 @@ def test_profiles_are_in_one_shard_next_to_what_hides_their_start() -> None:
 
 
 def test_estimates_are_near_the_times_of_two_measured_shards() -> None:
-    """Two H200 with 32 cores, 2026-11-24: seconds from a shard's first process to its first timing, by the times of units of that run.
+    """H200s with 16 cores each, 2026-11-30: seconds from a shard's first process, by the units' times that the cut knew."""
+    seconds = {Kind.CORRECTNESS: 169.9, Kind.SANITIZER: 97.0, Kind.PROFILE: 11.7, Kind.TIMING: 51.1}
 
-    The profile is that of one H200 before: 24.7 s, and then 9.5 for units of 8.9.
-    """
-    seconds = {Kind.CORRECTNESS: 175.3, Kind.SANITIZER: 102.2, Kind.PROFILE: 8.9}
-
-    def estimate(*kinds: Kind) -> float:
+    def estimate(*kinds: Kind, part: float = 1.0) -> float:
         shard = shards._Bin()
         for kind in kinds:
-            shard.seconds = shard.with_unit(Unit(kind=kind, workload="w"), seconds[kind] * shards.SHARES.get(kind, 1.0))
+            shard.seconds = shard.with_unit(Unit(kind=kind, workload="w"), part * seconds[kind] * shards.SHARES.get(kind, 1.0))
             shard.kinds.add(kind)
         return shard.seconds
 
-    assert estimate(Kind.CORRECTNESS, Kind.SANITIZER) == pytest.approx(25.9, abs=1.0)
-    assert estimate(Kind.PROFILE) == pytest.approx(19.9, abs=1.0)
-    assert estimate(Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE) == pytest.approx(25.9 + 9.5, abs=1.0)
+    assert estimate(Kind.CORRECTNESS) == pytest.approx(16.7, abs=0.7)
+    assert estimate(Kind.SANITIZER) == pytest.approx(13.2, abs=0.7)
+    assert estimate(Kind.SANITIZER, Kind.PROFILE) == pytest.approx(13.2 + 12.4, abs=0.7)
+    assert estimate(Kind.CORRECTNESS, Kind.SANITIZER) == pytest.approx(22.9, abs=0.8)
+    assert estimate(Kind.CORRECTNESS, Kind.SANITIZER, part=0.5) == pytest.approx(18.8, abs=0.8)
+    assert estimate(Kind.CORRECTNESS, Kind.TIMING) - estimate(Kind.CORRECTNESS) == pytest.approx(53.2, abs=1.0)
+    # of the timings, 34.5 s were cut to the first shard. Its first process began at 3.6, and the other's at 3.9
+    starts = shards.START_SECONDS[Kind.TIMING]
+    assert 3.6 + estimate(Kind.CORRECTNESS) + starts + 34.5 == pytest.approx(57.5, abs=0.9)
+    assert 3.9 + estimate(Kind.SANITIZER, Kind.PROFILE) + starts + 16.6 == pytest.approx(48.9, abs=0.9)
 
 
 def test_a_shard_needs_the_architecture_of_its_own_kernels() -> None:
