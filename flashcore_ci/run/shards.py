@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import Shard
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan import shards
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
-from flashcore_ci.store import shard_files
-from flashcore_ci.store.codec import encode
-from flashcore_ci.store.manifest import ARTIFACTS
+from flashcore_ci.store import bundle, shard_files
+from flashcore_ci.store.codec import decode_part, encode
+from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE
 from flashcore_ci.store.run import encode_plan
 from flashcore_ci.store.shard_files import FIX
 
@@ -96,14 +97,23 @@ def part_of(plan: Plan, shard: ShardFile, commit: str) -> Part:
     return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole, units=shard.units, parts=shard.parts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timed:
+    kind: Kind
+    target: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    observations: tuple[_Timed, ...]
+
+
 def recorded_durations(request: Request) -> dict[Unit, float]:
-    """Return the seconds of each unit in recorded runs. To read these takes half a second."""
-    return _durations(recorded.read_bundles(request.evidence))
-
-
-def _durations(sources: Iterable[Source]) -> dict[Unit, float]:
-    return {
-        Unit(kind=observation.kind, workload=observation.target): observation.seconds
-        for source in sources
-        for observation in source.evidence.observations
-    }
+    """Return the seconds of each unit in recorded runs. No verdict depends on them."""
+    found: dict[Unit, float] = {}
+    for file in sorted(request.evidence.glob(recorded.BUNDLES))[: recorded.MAX_BUNDLES]:
+        with contextlib.suppress(KeyError, ValueError):
+            times = decode_part(_Times, bundle.unpack(file)[EVIDENCE])
+            found |= {Unit(kind=one.kind, workload=one.target): one.seconds for one in times.observations}
+    return found

@@ -82,6 +82,13 @@ _OTHER_NUMBERS = tuple(re.compile(rf"{end}(?=,?\n)") for end in ("e-?[0-9]+", "0
 """At the end of a line, where a text has its quotation mark. Each begins with plain characters, so most of the text is skipped."""
 
 
+def decode_part(shape: type[T], data: bytes) -> T:
+    """Decode the fields of ``shape`` alone. ValueError if one is absent."""
+    if len(data) > MAX_RECORD:
+        raise ValueError(f"it is larger than {MAX_RECORD >> 20} MiB")
+    return cast("T", _adapter(shape).validate_json(data))
+
+
 def decode(record: type[T], data: bytes, *, where: str) -> T:
     """Decode a record. EvidenceError (one line) names the file as ``where``."""
     if len(data) > MAX_RECORD:
