@@ -16,6 +16,7 @@ ENTRY = "flashcore_attention_varlen_prepare"
 PAGED_ENTRY = "flashcore_attention_paged_prepare"
 PAGED_HEAD_DIMS, WARPGROUP_ROWS, MULTIPROCESSORS = (64, 128, 256), 64, 132
 MIN_SERVING = 3  # sequences: two chunks and a single query
+MAX_DECODED = 16  # queries of a sequence that flash_attn_with_kvcache gives to the library of decode, over pages
 WRONG_ENTRIES = (-1, 2**31 - 1, -(2**31), 10**6)
 PADDING = (0, 5, 64, 129)
 CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
@@ -39,6 +40,11 @@ def _make_serving(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(p["sq"], p["sq"]), (p["sq"], p["sk"]), *((1, round(p["sk"] * share)) for share in shares)]
 
 
+def _make_chunks(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Make the same with one query more than decode takes in place of single ones."""
+    return [(max(sq, MAX_DECODED + 1), sk) for sq, sk in _make_serving(p)]
+
+
 def _make_edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Cycle through EDGES, up to sq and sk."""
     return [(min(p["sq"], sq), min(p["sk"], sk)) for sq, sk in (EDGES[i % len(EDGES)] for i in range(p["b"]))]
@@ -49,6 +55,7 @@ LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
     "ragged": _make_ragged,
     "edges": _make_edges,
     "serving": _make_serving,
+    "chunks": _make_chunks,
 }
 
 
@@ -56,8 +63,12 @@ def check(p: Mapping[str, Any], paged_head_dims: Sequence[int]) -> None:
     """ValueError names the parameter that does not fit the lengths."""
     if p["lengths"] != "equal" and p["layout"] != "bshd":
         raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
-    if p["lengths"] == "serving" and p["b"] < MIN_SERVING:
-        raise ValueError(f"b: must be at least {MIN_SERVING} where lengths are serving, is {p['b']}")
+    if p["lengths"] in {"serving", "chunks"} and p["b"] < MIN_SERVING:
+        raise ValueError(f"b: must be at least {MIN_SERVING} where lengths are {p['lengths']}, is {p['b']}")
+    if p["flash"] and p["page"] and any(sq <= MAX_DECODED for sq, _ in LENGTHS[p["lengths"]](p)):
+        raise ValueError(
+            f"lengths: with flash and page up to {MAX_DECODED} queries need the library of decode, are {p['lengths']}"
+        )
     if (p["used"] or p["leftpad"]) and (p["lengths"] == "equal" or (p["leftpad"] and (p["page"] or p["used"] or not p["flash"]))):
         raise ValueError("used, leftpad: need unequal lengths, and leftpad needs flash and defaults of page and used")
     if p["page"] and (p["lengths"] == "equal" or p["d"] not in paged_head_dims):

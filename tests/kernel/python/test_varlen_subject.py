@@ -54,6 +54,7 @@ def test_packed_rows_of_short_sequences_are_read_as_a_page(change: dict[str, Any
         ({"page": 16}, "page"),
         ({"page": 16, "lengths": "edges", "d": 96}, "page"),
         ({"b": 2, "lengths": "serving"}, "b"),
+        ({"b": 9, "lengths": "serving", "page": 16, "flash": True}, "lengths"),
         ({"page": -1}, "page"),
     ],
 )
