@@ -27,9 +27,7 @@ MAX_PROCESSES = 12  # a workload keeps the host busier than the GPU, and a busy 
 MIN_WORKLOADS = 24  # per process, because a process takes seconds to start
 PROCESS_BYTES = 8 << 30  # of GPU memory for each process
 LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such workloads, or else they would run out of memory
-MAX_LARGE = 3
-WORKLOAD_SECONDS, FLOPS, BYTES = 0.3, 5e11, 1.5e9
-"""What any takes, and how much a second does. It moves no reading."""
+MAX_LARGE, LARGE_COST = 3, 3
 MAX_SUBJECTS, CPUS_PER_SUBJECT = 4, 8
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 MAX_WITH_CASES, CASES_BYTES = 8, 16 << 30  # processes with test cases, and the GPU memory of each
@@ -54,8 +52,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
     rest = tuple(workload for workload in workloads if workload not in with_cases)
     many = max(1, min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES))
     by_subject = _by_subject(session, rest) if processes <= 1 else []
-    seconds = {workload.id: expect_seconds(session.problem(workload)) for workload in rest}
-    parts = [*(by_subject or divide(rest, large, max(1, processes), seconds)), *divide_cases(with_cases, many)]
+    parts = [*(by_subject or divide(rest, large, max(1, processes))), *divide_cases(with_cases, many)]
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
@@ -74,26 +71,17 @@ def has_cases(problem: Problem) -> bool:
     return bool(problem.entries) and not problem.flops and not problem.bytes
 
 
-def expect_seconds(problem: Problem) -> float:
-    """Estimate its seconds."""
-    return WORKLOAD_SECONDS + problem.flops / FLOPS + problem.bytes / BYTES
-
-
-def divide(workloads: Workloads, large: Collection[str], count: int, seconds: Mapping[str, float]) -> list[Workloads]:
-    """Deal groups of neighbours to ``count`` processes, the longest first, and ``large`` workloads to few of these."""
+def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Workloads]:
+    """Deal groups of neighbours to ``count`` processes of about equal work, and ``large`` ones to few of these."""
     parts: list[list[Workload]] = [[] for _ in range(count)]
-    work = [0.0] * count
-
-    def expected(group: Workloads) -> float:
-        return sum(seconds[workload.id] for workload in group)
-
+    work = [0] * count
     groups = [workloads[first : first + GROUP] for first in range(0, len(workloads), GROUP)]
     for are_large, few in ((True, min(count, MAX_LARGE)), (False, count)):
-        dealt = (tuple(workload for workload in group if (workload.id in large) is are_large) for group in groups)
-        for group in sorted(dealt, key=expected, reverse=True):
+        for group in groups:
+            some = [workload for workload in group if (workload.id in large) is are_large]
             place = min(range(few), key=work.__getitem__)
-            parts[place] += group
-            work[place] += expected(group)
+            parts[place] += some
+            work[place] += len(some) * (LARGE_COST if are_large else 1)
     return [tuple(part) for part in parts if part]
 
 

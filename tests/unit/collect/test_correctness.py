@@ -1,10 +1,9 @@
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from factories import make_plan, make_workload
+from factories import make_workload
 
 from flashcore_ci.collect import correctness, isolation
 from flashcore_ci.collect.child import JobResult
@@ -74,9 +73,7 @@ def ran(monkeypatch):
 
 
 def results_of(names, processes=1):
-    parts = correctness.divide(
-        tuple(make_workload(name) for name in names), {"big"}, processes, dict.fromkeys(names, 0.3) | {"big": 1.0}
-    )
+    parts = correctness.divide(tuple(make_workload(name) for name in names), {"big"}, processes)
     return correctness.run_in_parallel(parts, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
 
 
@@ -122,30 +119,11 @@ def test_many_workloads_are_spread_over_processes_and_each_runs_once(ran, worklo
 def test_large_workloads_are_in_few_processes_which_get_fewer_others():
     workloads = tuple(make_workload(f"w{number}") for number in range(60))
     large = {f"w{number}" for number in range(12)}
-    seconds = {f"w{number}": 0.9 if number < 12 else 0.3 for number in range(60)}
-    parts = correctness.divide(workloads, large, 6, seconds)
+    parts = correctness.divide(workloads, large, 6)
     of_part = [len(large & {workload.id for workload in part}) for part in parts]
     assert (sum(of_part), of_part[correctness.MAX_LARGE :]) == (12, [0, 0, 0])
     assert max(map(len, parts[:3])) < min(map(len, parts[3:]))
     assert sorted(workload.id for part in parts for workload in part) == sorted(workload.id for workload in workloads)
-
-
-def test_the_longest_workloads_are_dealt_first_and_neighbours_stay_together():
-    workloads = tuple(make_workload(f"w{number}") for number in range(24))
-    seconds = {workload.id: 5.0 if workload.id in {"w3", "w22", "w23"} else 0.3 for workload in workloads}
-    parts = correctness.divide(workloads, (), 3, seconds)
-    assert max(sum(seconds[workload.id] for workload in part) for part in parts) <= 11.0
-    assert {tuple(workload.id for workload in part[:4]) for part in parts} >= {
-        ("w20", "w21", "w22", "w23"),
-        ("w0", "w1", "w2", "w3"),
-    }
-
-
-def test_work_and_bytes_take_time():
-    problem = make_plan().descriptions[0].problems[0]
-    more = correctness.expect_seconds(replace(problem, flops=problem.flops + 1e12))
-    assert more - correctness.expect_seconds(problem) == pytest.approx(1e12 / correctness.FLOPS)
-    assert correctness.expect_seconds(replace(problem, flops=0, bytes=0)) == correctness.WORKLOAD_SECONDS
 
 
 def test_what_ran_out_of_memory_next_to_others_runs_again_after_them(ran):
