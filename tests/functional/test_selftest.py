@@ -24,7 +24,10 @@ sys.path.insert(0, str(ROOT / "tools/docs"))
 import generate
 
 FILE = ROOT / "gates/selftest.toml"
-OTHERS = {name: ROOT / f"gates/{name}-selftest.toml" for name in ("multi-gpu", "upstream", "fp8-quantise", "fp8", "invariance")}
+OTHERS = {
+    name: ROOT / f"gates/{name}-selftest.toml"
+    for name in ("multi-gpu", "upstream", "fp8-quantise", "fp8", "invariance", "feature")
+}
 """The self-tests of further suites, by the beginning of their files' names."""
 RECORDED = {name: test for name, file in OTHERS.items() if (test := load_selftest(file)).recording}
 """Those of them that a GPU has run. A recording that comes is judged as soon as its file names it."""
@@ -102,6 +105,16 @@ def test_every_gate_that_ships_has_a_defect(file: Path) -> None:
     guards = next((own for prefix, own in OTHERS.items() if file.stem.startswith(prefix)), FILE)
     caught = [Detection(defect=defect, reason=defect.reason, red=True, seconds=None) for defect in load_selftest(guards).defects]
     assert gates_without_a_defect(caught, gates(file)) == ()
+
+
+def test_defects_of_features_meet_limits_of_the_suite_that_ships() -> None:
+    ships = gates(ROOT / "gates/hopper.toml")
+    for gate in gates(ROOT / "gates/feature-defects.toml").values():
+        own, its = ((one.evidence, one.metric, one.rule, one.statistic, one.tags) for one in (gate, ships[gate.id]))
+        assert own == its
+        assert [(limit.on, limit.value) for limit in gate.limits] == [
+            (limit.on, limit.value) for limit in ships[gate.id].limits if limit.on == "*"
+        ]
 
 
 @pytest.mark.parametrize("gate", gates(ROOT / "gates/hopper.toml").values(), ids=lambda gate: gate.id)

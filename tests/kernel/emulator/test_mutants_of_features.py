@@ -36,7 +36,7 @@ CAUGHT: dict[str, Case] = {
     "e4m3-odd-block-of-another-slot": E4m3(20, 300),
     "e4m3-packed-odd-block-lost": PackedE4m3(128, ((5, 200), (9, 129), (20, 333)), rows=(0, 4, 19)),
 }
-"""A problem that shows the defect, like that of its row in ``gates/defects.toml`` or ``gates/fp8-defects.toml``."""
+"""A problem that shows the defect, like that of its row in ``gates/defects.toml``, or in that of features or E4M3."""
 HIDDEN: dict[str, tuple[Case, ...]] = {
     "chunk-ignored": (Attention(64, 150, 151, causal=True, local=Local(chunk=200), rows=(0, 149)),),
     "splits-without-maxima": (Decode(128, (300, 70), heads=4, max_ctas=1),),

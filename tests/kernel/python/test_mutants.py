@@ -103,14 +103,25 @@ def test_a_mutant_without_edits_is_a_control_or_an_edit_of_python_code() -> None
     unedited = {mutant["name"]: mutant["what"] for mutant in TABLE["mutant"] if not mutant["edits"]}
     controls = {name for name, what in unedited.items() if what.startswith("no defect")}
     assert set(unedited) - controls == set(edits)
-    clean = tomllib.loads((ROOT / "gates/selftest.toml").read_text(encoding="utf-8"))["clean"]
-    symbols = {f"mutant_{name.replace('-', '_')}" for name in controls}
-    assert {symbol for symbol in symbols if not any(fnmatch.fnmatch(symbol, pattern) for pattern in clean)} == set()
+    clean, of_features = (
+        tomllib.loads((ROOT / f"gates/{name}.toml").read_text(encoding="utf-8"))["clean"]
+        for name in ("selftest", "feature-selftest")
+    )
+    missing = {
+        name for name in controls if not any(fnmatch.fnmatch(f"mutant_{name.replace('-', '_')}", pattern) for pattern in clean)
+    }
+    assert {name for name in missing if not any(fnmatch.fnmatch(name, pattern) for pattern in of_features)} == set()
+
+
+def test_every_mutant_is_in_a_suite() -> None:
+    suites = (load(file, root=ROOT) for file in (ROOT / "gates").glob("*defects.toml"))
+    names = {reference.name for suite in suites for reference in suite.subjects}
+    assert set(NAMES) <= {*names, *(name.replace("accuracy-", "e4m3-") for name in names)}  # as e4m3_accuracy.py names them
 
 
 def test_every_counted_defect_has_a_control_of_the_same_workload() -> None:
     """Without one a wrong count of the reference looks like the defect."""
-    rows = [dict(workload.params) for workload in load(ROOT / "gates/defects.toml", root=ROOT).workloads]
+    rows = [dict(workload.params) for workload in load(ROOT / "gates/feature-defects.toml", root=ROOT).workloads]
     controls = {mutant["name"] for mutant in TABLE["mutant"] if mutant["what"].startswith("no defect")}
     counted = [(row.pop("defect"), row) for row in rows if row.get("counted")]
     sound = [row for defect, row in counted if defect in controls]

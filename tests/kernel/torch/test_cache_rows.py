@@ -45,7 +45,7 @@ def load_file(name: str) -> Any:
 edits = load_file("defects/edits.py")
 PLANTED = {
     defect: table["params"]
-    for table in read("defects")
+    for table in read("feature-defects")
     for defect in table.get("each", {}).get("defect", [])
     if defect in edits.EDITS
 }

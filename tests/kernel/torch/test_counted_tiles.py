@@ -50,7 +50,7 @@ BY_HAND = {
         22,
     ),  # from key 800 on, in two of eight
 }
-"""Rows of gates/defects.toml: tiles of sequences that have more than one. The other 14 of 18 have one, also those without keys."""
+"""Rows of gates/feature-defects.toml: tiles of sequences that have more than one. The other 14 of 18 have one, also those without keys."""
 
 
 @pytest.mark.parametrize("name", BY_HAND)

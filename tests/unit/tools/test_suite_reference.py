@@ -17,7 +17,7 @@ _spec = importlib.util.spec_from_file_location("suite_reference", ROOT / "tools/
 reference = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = reference  # pydantic looks up annotations there
 _spec.loader.exec_module(reference)
-SUITES = ["hopper", "smoke", "planted", "defects"]
+SUITES = ["hopper", "smoke", "planted", "defects", "feature-defects"]
 
 
 @pytest.fixture(scope="module")
