@@ -48,6 +48,7 @@ class Fleet:
     blamed: list[tuple[Task, Missing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
+    dirty: bool = False
     measured: Callable[[], object] = bool
 
     def run(self, tasks: Sequence[Task]) -> None:
@@ -64,8 +65,11 @@ class Fleet:
 
     def leave_out_different(self) -> None:
         """Keep the largest group of results from equal machines. The other shards are lost, not the whole run."""
+        self.dirty = any(part.run.evidence.provenance.dirty for part in self.done)  # the others may have read the same files
         self.done, different = merge.divide(self.done)
-        self.notes += (f"shard {index} is lost: {shorten(why)}" for index, why in different.items())
+        reasons = {index: shorten(why) for index, why in different.items()}
+        self.notes += (f"shard {index} is lost: {why}" for index, why in reasons.items())
+        self.attempts = [replace(one, reason=one.reason or reasons.get(one.shard_index or 0, "")) for one in self.attempts]
 
     def _measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         """Let the engine run the tasks. If it cannot, they are lost, and what earlier rounds found stays."""
@@ -194,7 +198,7 @@ def _only_blame(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], her
 
 def _joined(fleet: Fleet, run: Run, plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Evidence:
     provenance = run.evidence.provenance
-    changed = here.dirty or here.commit != provenance.commit
+    changed = fleet.dirty or here.dirty or here.commit != provenance.commit
     provenance = replace(provenance, dirty=changed or provenance.dirty)  # changes may be gone by now
     blamed = (one for task, why in fleet.blamed for one in _blame(task, why, plan, builds))
     return replace(

@@ -106,7 +106,7 @@ def _pairs(gate: Gate, targets: Iterable[_Target]) -> Iterator[Check | Excluded 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     """Keep the checks that match one of ``globs`` (none: all). SuiteError for an idle glob."""
-    patterns = tuple(globs)
+    patterns = tuple(dict.fromkeys(globs))
     if not patterns:
         return plan
     checked = {name for check in plan.checks for name in _names(check.gate.id, check.target)}

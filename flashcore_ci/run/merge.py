@@ -130,7 +130,8 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
 def divide(parts: Iterable[Part]) -> tuple[list[Part], dict[int, str]]:
     """Return the largest group that ``merge`` would join, and for the index of each other shard why it is left out.
 
-    Of groups of equal size it is the first one.
+    A shard that measured nothing, as on a broken GPU, counts for no group. Of groups of equal size it is the one with more results,
+    or the first.
     """
     groups: list[list[Part]] = []
     for part in parts:
@@ -138,8 +139,13 @@ def divide(parts: Iterable[Part]) -> tuple[list[Part], dict[int, str]]:
         if same is None:
             groups.append(same := [])
         same.append(part)
-    kept = max(groups, key=len, default=[])
+    kept = max(groups, key=_weigh, default=[])
     return kept, {part.shard.index: _find_difference(kept[0], part) for group in groups if group is not kept for part in group}
+
+
+def _weigh(group: Iterable[Part]) -> tuple[int, int]:
+    measured = [sum(seen.missing is None for seen in part.run.evidence.observations) for part in group]
+    return sum(map(bool, measured)), sum(measured)
 
 
 def _find_difference(left: Part, right: Part) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ def _describe(report: Report, out: Path) -> str:
 
 def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, tolerance: float | None) -> Problem:
     kernel, reference = _function(fn, "the kernel", root), _function(ref, "the reference", root)
-    if tolerance is not None and not (type(tolerance) in {int, float} and 0 <= tolerance < math.inf):
+    if tolerance is not None and not _is_limit(tolerance):
         raise UsageError(f"tolerance is {shorten(repr(tolerance))}", fix="give the largest absolute error, as 2e-3")
     if callable(inputs):
         generator, given = _function(inputs, "the inputs", root), {}
@@ -98,10 +98,15 @@ def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, 
             reference=reference,
             generator=generator,
             given=given,
-            tolerance=tolerance,
+            tolerance=None if tolerance is None else float(tolerance),
         ),
         root,
     )
+
+
+def _is_limit(value: object) -> bool:
+    """Tell whether it is a number, perhaps of NumPy, from 0 to the largest one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def _function(function: object, what: str, root: Path) -> tuple[str, str]:

@@ -128,13 +128,6 @@ def test_a_shard_that_fails_does_not_hide_that_another_lost_two_gpus(monkeypatch
     assert fleet.notes == ["shard 2 is lost: gpu-3: exit status -9"]
 
 
-def test_one_machine_of_another_kind_costs_its_shard_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = run(Machines(), monkeypatch)
-    monkeypatch.setattr(measure.merge, "divide", lambda parts: (parts[:1], {2: "run-1 and run-2 differ in the GPU's driver"}))
-    fleet.leave_out_different()
-    assert (fleet.done, fleet.notes) == (["run-1"], ["shard 2 is lost: run-1 and run-2 differ in the GPU's driver"])
-
-
 @pytest.mark.parametrize("verified", [True, False])
 def test_a_run_of_nothing_but_lost_gpus_says_so_and_is_as_verified_as_its_engine(verified: bool) -> None:
     plan, builds = make_plan(), (make_build(),)

@@ -250,6 +250,11 @@ class TestNarrow:
         with pytest.raises(SuiteError, match="no check matches 'fintie'"):
             narrow(planned(), ["fintie", "finite"])
 
+    def test_a_glob_that_selects_nothing_is_named_once(self):
+        with pytest.raises(SuiteError) as refused:
+            narrow(planned(), ["fintie", "fintie"])
+        assert len(refused.value.problems) == 1
+
 
 def test_every_statistic_gate_of_the_builders_is_planned():
     assert {gate.id for gate in GATES} == {check.gate.id for check in planned().checks}

@@ -12,8 +12,10 @@ import pytest
 from evidence_factories import good_evidence, make_device, make_provenance
 from factories import make_build, make_plan
 
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Observation, Shard
+from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan import shards
@@ -253,9 +255,29 @@ def test_the_largest_group_of_equal_machines_is_kept_and_the_others_are_named() 
     )
 
 
-def test_of_two_equal_groups_the_first_is_kept() -> None:
-    odd = part(2, provenance=make_provenance(device=make_device(uuid="GPU-2", driver="9.9")))
-    assert merge.divide([PARTS[0], odd])[0] == [PARTS[0]]
-    assert merge.divide([odd, PARTS[0]])[0] == [odd]
+@pytest.mark.parametrize("broken", [(1,), (2,), (1, 2)])
+def test_shards_of_broken_gpus_do_not_outvote_one_that_measured(broken: tuple[int, ...]) -> None:
+    """The probe failed, so nobody knows torch and the GPU's size there."""
+    unhealthy = Missing(code=Code.DEVICE_UNHEALTHY, message="a known-good kernel failed")
+    parts = [
+        part(
+            index,
+            provenance=make_provenance(tools=(), device=make_device(uuid=f"GPU-{index}", multiprocessors=0)),
+            observations=tuple(replace(seen, readings=(), missing=unhealthy) for seen in results(CUT[index - 1])),
+        )
+        for index in broken
+    ]
+    kept, different = merge.divide([*parts, PARTS[2]])
+    assert kept == [PARTS[2]]
+    assert tuple(different) == broken
+
+
+def test_of_two_equal_groups_the_one_with_more_results_is_kept_or_the_first() -> None:
+    odd = part(2, provenance=make_provenance(device=make_device(uuid="GPU-2", driver="9.9")), observations=results(CUT[1])[:1])
+    same = part(1, observations=results(CUT[0])[:1])
+    assert merge.divide([same, odd])[0] == [same]
+    assert merge.divide([odd, same])[0] == [odd]
+    more = part(1, observations=results(CUT[0]) * 2)
+    assert merge.divide([odd, more])[0] == [more]
     assert merge.divide([]) == ([], {})
     assert merge.divide(PARTS) == (list(PARTS), {})
