@@ -191,11 +191,15 @@ def _join(parts: Sequence[Part]) -> Run:
 def _refuse_different(left: Part, right: Part) -> None:
     if right.run.plan_digest != left.run.plan_digest:
         raise _differ(left, right, "the plan")
-    if right.shard.parts != left.shard.parts:
-        raise _differ(left, right, "the cut into shards")
+    _refuse_other_cut(left, right)
     if right.run.evidence.builds != left.run.evidence.builds:
         raise _differ(left, right, "the build")
     _refuse_other_provenance(left, right)
+
+
+def _refuse_other_cut(left: Part, right: Part) -> None:
+    if right.shard.parts != left.shard.parts:
+        raise _differ(left, right, "the cut into shards")
 
 
 def _refuse_other_provenance(left: Part, right: Part) -> None:
