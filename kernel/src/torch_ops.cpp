@@ -74,12 +74,11 @@ struct Recording {
 };
 
 struct Operator {
-    std::string name;
-    std::string fallback;
+    std::string name, fallback;
     std::vector<Parameter> parameters;
     int returns = kFunctional;
     int32_t device_type = 0;
-    bool has_streams = true;
+    bool has_streams = true, has_gradient = false;
     int64_t out = -1;  // the argument that receives the output, or -1
     std::mutex mutex;
     std::unordered_map<std::string, Shared<Recording>> recordings;
@@ -133,13 +132,16 @@ bool replay(const Operator& op, Found& found, const Call& call, StableIValue* st
     std::memcpy(words.data(), recording->words.data(), recording->words.size() * sizeof(uint64_t));
     for (const auto& [word, argument] : recording->addresses) words[word] = address_of(call.tensor(argument));
     Tensor out, lse;
-    if (plan.out_word >= 0) {
-        out = recording->out.make(op.device_type, plan.device);
-        words[plan.out_word] = address_of(out.get());
-    }
-    if (plan.lse_word >= 0) {
-        lse = recording->lse.make(op.device_type, plan.device);
-        words[plan.lse_word] = address_of(lse.get());
+    try {
+        const auto place = [&](int64_t word, const NewTensor& kind, Tensor& tensor) {
+            if (word < 0) return;
+            tensor = kind.make(op.device_type, plan.device);
+            words[word] = address_of(tensor.get());
+        };
+        place(plan.out_word, recording->out, out);
+        place(plan.lse_word, recording->lse, lse);
+    } catch (const std::exception&) {
+        return false;  // without memory. The dispatcher still has the arguments, and Python says what is wrong
     }
     words[plan.workspace_word] = workspace;
     words[plan.stream_word] = reinterpret_cast<uint64_t>(stream);
@@ -162,7 +164,7 @@ bool replay(const Operator& op, Found& found, const Call& call, StableIValue* st
 }
 
 void keep(Operator& op, const Call& call) {
-    if (!pending || !call.can_repeat()) return;
+    if (!pending) return;
     pending->key = call.copy_key();
     const std::lock_guard<std::mutex> lock(op.mutex);
     if (op.recordings.size() >= kMaxRecordings) op.recordings.clear();
@@ -173,7 +175,9 @@ void keep(Operator& op, const Call& call) {
 void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) {
     if (inputs != op.parameters.size()) throw std::runtime_error("flashcore: " + op.name + " has another schema");
     const Call call(op.parameters, stack);
-    Found* found = call.can_repeat() ? find(op, call) : nullptr;
+    // Elsewhere Python refuses tensors that require a gradient.
+    const bool may_repeat = call.can_repeat() && (op.has_gradient || !torch_abi.grad_mode_is_enabled());
+    Found* found = may_repeat ? find(op, call) : nullptr;
     if (found != nullptr && replay(op, *found, call, stack)) return;
     pending = {};
     failure.clear();
@@ -182,7 +186,7 @@ void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) 
         for (uint64_t i = 0; i < outputs; ++i) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(stack[i]));
         failure.raise();
     }
-    keep(op, call);
+    if (may_repeat) keep(op, call);
     pending = {};
 }
 
@@ -220,6 +224,7 @@ extern "C" int flashcore_ops_register(const char* space, const char* name, const
     Operator& op = operators[operator_count];
     op.name = std::string(space) + "::" + name;
     op.fallback = std::string(space) + "::_" + name + "_in_python";
+    op.has_gradient = op.name == "flashcore::fwd";
     op.parameters = parse(signature);
     op.returns = returns;
     op.out = out;

@@ -39,9 +39,34 @@ def check(out):
 for _ in range(3):
     check(None)
     check(half(2, 1, 4, 64))
+with torch.no_grad():
+    check(None)
+    check(half(2, 1, 4, 64))
 flashcore.ops.compute = None  # a call of Python would fail
-check(None)
-check(half(2, 1, 4, 64))
+with torch.no_grad():
+    check(None)
+    check(half(2, 1, 4, 64))
+"""
+MEMORY = """
+import resource, weakref
+fwd, keys = torch.ops.flashcore.fwd, torch.zeros(1, 8, 1, 64).half()
+def draw(): return torch.zeros(1, 1, 1, 64).half().expand(1, 1 << 20, 1, 64)  # its output has 128 MiB
+with torch.no_grad():
+    for _ in range(3):
+        fwd(draw(), keys, keys)
+    q, k = draw(), torch.zeros(1, 8, 1, 64).half()
+    seen = weakref.ref(k)
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), resource.RLIM_INFINITY))
+    try:
+        fwd(q, k, k)
+        print("not refused")
+    except RuntimeError as error:
+        message = str(error)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    del k
+assert "memory" in message, message
+assert seen() is None, "the arguments were kept"
 """
 
 
@@ -132,9 +157,24 @@ def test_a_tensor_with_too_many_dimensions_is_python_s_to_refuse(operators: Simp
         check(operators, 2)
 
 
-def test_flash_attention_3_returns_the_output_it_was_given(operators: SimpleNamespace) -> None:
+def test_a_gradient_is_refused_also_after_calls_without_one(operators: SimpleNamespace) -> None:
+    q, k, v = (make(operators, 2, 8, 4, 64) for _ in "qkv")
+    out = operators.torch.empty_like(q)
+    for _ in range(ROUNDS):
+        operators.ops.fwd_out(out, None, q, k, v)
+        with operators.torch.no_grad():
+            operators.ops.fwd_out(out, None, q, k, v)
+    q.requires_grad_()
+    for _ in range(ROUNDS):
+        with pytest.raises(RuntimeError, match="requires a gradient"):
+            operators.ops.fwd_out(out, None, q, k, v)
+
+
+@pytest.mark.parametrize("program", [FLASH3, MEMORY], ids=["the output it was given", "without memory"])
+def test_flash_attention_3_and_a_call_without_memory(operators: SimpleNamespace, program: str) -> None:
+    """The second raises, and keeps no argument."""
     path = f"import sys, torch\nsys.path.insert(0, {str(ROOT / 'kernel')!r})\n"
-    code = path + SETUP.format(library=str(operators.folder / "libkernels.so")) + FLASH3
+    code = path + SETUP.format(library=str(operators.folder / "libkernels.so")) + program
     environment = {**os.environ, "FLASHCORE_LIBRARY": str(operators.folder)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert (done.stdout, done.stderr) == ("", "")
