@@ -73,7 +73,8 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
         same = [unit for unit in units if gpus[unit.workload] == size]
         most = max(1, min(count // size, len(same)))
         sizes = sorted({most, *(1 << power for power in range(most.bit_length()))})
-        ways = ((few, alone, apart) for few in sizes for alone in {1, few} for apart in (False, True) if few << apart <= most)
+        ways = [(few, alone, False) for few in sizes for alone in {1, few}]
+        ways += [(few, alone, True) for few, alone, _ in ways if 2 * few <= most]  # shards for each of the two
         tried = [_fill(same, known, most, few=few, alone=alone, apart=apart) for few, alone, apart in ways]
         found += min(tried, key=lambda bins: (max(shard.seconds for shard in bins), sum(bool(shard.units) for shard in bins)))
     return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
