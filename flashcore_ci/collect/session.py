@@ -189,6 +189,7 @@ class Session:
                 "python": self.python_files(workloads),
                 "exact": self._is_exact(workloads),
                 "caches": caches,
+                "libraries": {build.subject: self._library(build) for build in self.builds if build.library},
                 **together,
             },
             variables={**devices, **private, **(variables or {})},
@@ -226,9 +227,12 @@ class Session:
         """Tell whether all subjects are under digests of bytes, so that they may read their own sources."""
         return all(self.plan.description(workload.subject).build is None for workload in workloads)
 
+    def _library(self, build: BuildEvidence) -> str:
+        return str((self.libraries / build.library).resolve())
+
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)
-        library = str((self.libraries / build.library).resolve()) if build is not None and build.library else None
+        library = self._library(build) if build is not None and build.library else None
         description = self.plan.description(name)
         return {"name": name, "file": str(self.root / description.file), "library": library, "candidate": description.candidate}
 

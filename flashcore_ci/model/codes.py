@@ -64,6 +64,7 @@ class Code(StrEnum):
     RANKS_DISAGREE = "ranks-disagree"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
+    FOREIGN_KERNEL = "foreign-kernel"
     NO_MACHINE_CODE = "no-machine-code"
     RETUNED = "retuned"
 
@@ -147,6 +148,7 @@ SUBJECT_FAILURES = frozenset(
         Code.RANKS_DISAGREE,
         Code.KERNEL_NOT_SEEN,
         Code.UNEXPECTED_KERNEL,
+        Code.FOREIGN_KERNEL,
         Code.NOT_FINITE,
     }
 )
@@ -201,6 +203,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.RANKS_DISAGREE: "The GPUs of the group did not take the same steps. Let all ranks send the same messages in the same order.",
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
+    Code.FOREIGN_KERNEL: "The workload uses a kernel or a library of another subject, which its digests do not cover. Use the subject's own, or give the workload to that subject.",
     Code.NO_MACHINE_CODE: "The machine code of a launched kernel was not found, so its build gates cannot be judged. Use a framework that keeps its cubins, or drop `machine-code` from `collect`.",
     Code.RETUNED: "The autotuner chose another configuration than for the base, and the kernel is slower. Pin the configuration, then run the gate again.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",

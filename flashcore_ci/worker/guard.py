@@ -7,11 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import connection, file_reads, foreign_files
+from flashcore_ci.worker import connection, file_reads, foreign_files, libraries
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.file_reads import is_inside, resolved
 from flashcore_ci.worker.group import RanksDisagreeError
@@ -28,9 +29,17 @@ NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 def run_each(job: Job, result: Result, action: Action, subjects: Subjects, *, spare: float = 0.0) -> bool:
     """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
     try:
-        return _run_each(job, result, action, subjects, spare)
+        with libraries.kept_apart(job) as opened:
+            return _run_each(job, result, partial(_attempt_apart, opened, action), subjects, spare)
     finally:
         subjects.end()
+
+
+def _attempt_apart(opened: libraries.Libraries, action: Action, work: Work) -> dict[str, Any]:
+    """Return the outcome, or that the workload used the library of another subject, also where it caught the exception."""
+    opened.begin(work.subject)
+    outcome = attempt(work, action)
+    return missing(Code.FOREIGN_KERNEL, opened.refused) if opened.refused else outcome
 
 
 def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spare: float) -> bool:
@@ -41,22 +50,10 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
     for work in job.workloads:
         result.start(work.id)
         began = time.monotonic()
-        outcome = attempt(work, action)
+        outcome = action(work)
         new = file_reads.module_files() - known  # of a thousand modules few are new: to ask for all took 14 ms per workload
-        if "missing" not in outcome and (file := undeclared_import(job, new)):
-            why = (
-                "no import and no string of the subject names" if job.options.get("exact") else "build() does not name in binding"
-            )
-            outcome = missing(Code.RAISED, f"reads {file}, which {why}, or reads its source: changes would go unseen")
-        if "missing" not in outcome and (file := foreign_files.find(job, new)):
-            outcome = missing(
-                Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place"
-            )
-        if "missing" not in outcome and (pair := foreign_files.find_replaced(job, new)) is not None:
-            why = "imports {} in place of {}, which it differs from: install the package of this checkout again".format(*pair)
-            outcome = missing(Code.RAISED, why)
-        if "missing" not in outcome and (read := file_reads.candidate_read(_candidate_files(job))) is not None:
-            outcome = missing(Code.RAISED, f"the definition reads {read.name} of the candidate, so both sides could be one")
+        if "missing" not in outcome:
+            outcome = _find_uncovered(job, new) or outcome
         known |= new if "missing" not in outcome else set()
         broken = context_error()
         if broken:
@@ -73,6 +70,21 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
             gc.freeze()  # imports remain: collecting them again took 0.1 s per workload
             torch.cuda.empty_cache()
     return True
+
+
+def _find_uncovered(job: Job, new: set[str]) -> dict[str, Any] | None:
+    """Return the outcome if the process read a file that no digest covers. ``new``: files of modules since the last workload."""
+    if file := undeclared_import(job, new):
+        why = "no import and no string of the subject names" if job.options.get("exact") else "build() does not name in binding"
+        return missing(Code.RAISED, f"reads {file}, which {why}, or reads its source: changes would go unseen")
+    if file := foreign_files.find(job, new):
+        return missing(Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place")
+    if (pair := foreign_files.find_replaced(job, new)) is not None:
+        why = "imports {} in place of {}, which it differs from: install the package of this checkout again".format(*pair)
+        return missing(Code.RAISED, why)
+    if (read := file_reads.candidate_read(_candidate_files(job))) is not None:
+        return missing(Code.RAISED, f"the definition reads {read.name} of the candidate, so both sides could be one")
+    return None
 
 
 def _candidate_files(job: Job) -> set[Path]:

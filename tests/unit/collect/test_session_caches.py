@@ -46,6 +46,12 @@ def test_machine_code_is_of_one_process(session: Session) -> None:
     assert not caches(session, "machine_code") & caches(session, "machine_code")
 
 
+def test_a_worker_knows_the_libraries_of_all_subjects(session: Session, tmp_path: Path) -> None:
+    built = (make_build(), make_build(subject="decode", library="decode/lib.so"), make_build(subject="broken", library=""))
+    options = replace(session, builds=built).job("timing", "t", session.plan.workloads[:1], seconds=1.0).options
+    assert options["libraries"] == {"scale": str(tmp_path / built[0].library), "decode": str(tmp_path / "decode/lib.so")}
+
+
 def test_each_side_has_its_own(session: Session, tmp_path: Path) -> None:
     assert not caches(session, "timing") & caches(replace(session, root=tmp_path / "base"), "timing")
 
