@@ -44,6 +44,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
 
     def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
         options = {"repeats": session.plan.protocol.repeats, "entries": entries, "cores": host.cpus() // len(parts)}
+        options["manifest"] = session.plan.manifest
         return session.job("correctness", "correctness", workloads, seconds=session.seconds(Kind.CORRECTNESS), options=options)
 
     processes = min(MAX_PROCESSES, host.cpus() * 3 // 4, session.memory // PROCESS_BYTES, len(workloads) // MIN_WORKLOADS)

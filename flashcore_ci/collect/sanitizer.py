@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,7 @@ from flashcore_ci.collect.child import Wrap
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.coverage import describe_foreign
 from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing, Reading
@@ -259,7 +260,7 @@ def _log(session: Session, name: str, workloads: Workloads) -> Path:
 def _observe(
     session: Session, workload: Workload, checks: dict[str, CheckResult], launches: ObservedLaunches | Missing
 ) -> Observation:
-    count = count_checked(launches, session.entries(workload))
+    count = count_checked(launches, session.entries(workload), session.foreign(workload))
     readings: list[tuple[str, Reading]] = []
     for name, check in checks.items():
         unsure = isinstance(count, Missing) and check.findings == CLEAN
@@ -282,12 +283,13 @@ def _observe(
     )
 
 
-def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) -> Reading:
-    """Count the checked launches, or say which kernel lacks them."""
+def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str], foreign: Mapping[str, str]) -> Reading:
+    """Count the checked launches, or say which kernel lacks them, or is ``foreign``."""
     if isinstance(launches, Missing):
         return launches
-    absent = sorted(set(entries) - set(launches.checked))
-    if absent:
+    if ran := describe_foreign((*launches.checked, *launches.others), foreign):
+        return Missing(code=Code.FOREIGN_KERNEL, message=ran)
+    if absent := sorted(set(entries) - set(launches.checked)):
         code = Code.KERNEL_NOT_SEEN if launches.checked or launches.others else Code.NO_LAUNCH_CHECKED
         return Missing(code=code, message=f"{absent[0]} was not among the launches that the tool checks")
     if not launches.checked:

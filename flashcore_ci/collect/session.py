@@ -12,6 +12,7 @@ from flashcore_ci.adapters import nvml
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobResult, JobSpec, Wrap
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.coverage import foreign_entries
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import FILE, digest_of, workload_identity
@@ -119,6 +120,10 @@ class Session:
     def entries(self, workload: Workload) -> tuple[str, ...]:
         """Return the entry functions that the workload launches."""
         return self.problem(workload).entries
+
+    def foreign(self, workload: Workload) -> dict[str, str]:
+        """Return the entry functions of other subjects, each with its subject."""
+        return foreign_entries(self.plan.manifest, workload.subject)
 
     def difference_limits(self, workloads: tuple[Workload, ...]) -> dict[str, float]:
         """Return the limits of the difference from PyTorch, by workload."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashcore_ci.model.coverage import Manifest
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Accepts, Gate, Kind, Limit, Protocol, Roof, Scope, Workload
 
@@ -46,6 +47,13 @@ class Plan:
     protocol: Protocol
     accepts: Accepts | None = None
     defaults: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The entry functions of each subject that is built."""
+        return {
+            one.subject: tuple(entry.symbol for entry in one.build.entries) for one in self.descriptions if one.build is not None
+        }
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
         """Return the workloads that need this evidence."""

@@ -18,6 +18,7 @@ from flashcore_ci.collect.positive_control import why_unreported
 from flashcore_ci.collect.sanitizer import LAUNCH_LIST, PARTS, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.coverage import foreign_entries
 from flashcore_ci.model.evidence import Evidence, Finding, Observation
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.plan import Plan
@@ -53,9 +54,9 @@ class SanitizerFiles:
         self._marks = cache(lambda name: sanitizer_log.marks_of(self._list(name)))
         self._control = cache(self._missed_control)
 
-    def derive(self, observation: Observation, entries: Sequence[str]) -> Derived:
+    def derive(self, observation: Observation, entries: Sequence[str], foreign: Mapping[str, str]) -> Derived:
         """Derive the readings of one workload. EvidenceError if other findings are recorded than a log holds."""
-        listed, count = self._launches(observation.target, entries)
+        listed, count = self._launches(observation.target, entries, foreign)
         derived: Derived = {}
         for check in SANITIZER_TOOLS:
             name = self._name(check, observation)
@@ -80,14 +81,14 @@ class SanitizerFiles:
         ]
         return next(iter((*alone, *shared)), "")
 
-    def _launches(self, target: str, entries: Sequence[str]) -> tuple[str, Reading]:
+    def _launches(self, target: str, entries: Sequence[str], foreign: Mapping[str, str]) -> tuple[str, Reading]:
         """Count the launches that the tool checked between this workload's marks."""
         alone, together = f"{self.logs}/{LAUNCH_LIST}-{target}.log", f"{self.logs}/{LAUNCH_LIST}.log"
         name = alone if alone in self.files else together
         if name not in self.files:
             return name, _absent(name)
         index = 0 if name == alone else self.targets.index(target)
-        return name, count_checked(between_marks(self._list(name), index, self._marks(name)), entries)
+        return name, count_checked(between_marks(self._list(name), index, self._marks(name)), entries, foreign)
 
     def _missed_control(self, check: str) -> Missing | None:
         """Return why the planted bug of this check was not reported."""
@@ -110,6 +111,7 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
     Only targets of ``plan`` are judged, so only they are derived.
     """
     entries = {problem.workload: problem.entries for description in plan.descriptions for problem in description.problems}
+    foreign = _foreign_by_workload(plan)
     logs = cache(lambda root: SanitizerFiles(source.files, source.evidence, root))
     results = ProcessResults(source.files)
     observations = []
@@ -123,11 +125,22 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
             continue
         is_sanitizer = observation.kind is Kind.SANITIZER
         derived = (
-            logs(root_of(observation)).derive(observation, needed) if is_sanitizer else _profile(observation, needed, reports)
+            logs(root_of(observation)).derive(observation, needed, foreign[observation.target])
+            if is_sanitizer
+            else _profile(observation, needed, reports)
         )
         readings = tuple((metric, _agreed(observation, metric, reading, derived)) for metric, reading in observation.readings)
         observations.append(replace(observation, readings=readings))
     return replace(source, evidence=replace(source.evidence, observations=tuple(observations)))
+
+
+def _foreign_by_workload(plan: Plan) -> dict[str, dict[str, str]]:
+    manifest = plan.manifest
+    found: dict[str, dict[str, str]] = {}
+    for description in plan.descriptions:
+        foreign = foreign_entries(manifest, description.subject)
+        found |= dict.fromkeys((problem.workload for problem in description.problems), foreign)
+    return found
 
 
 def root_of(observation: Observation) -> str:

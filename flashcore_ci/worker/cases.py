@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import collections
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.coverage import describe_foreign
 from flashcore_ci.worker import kernels_seen
 from flashcore_ci.worker.guard import NO_MEMORY, context_error
 from flashcore_ci.worker.job import Work, missing
@@ -19,7 +20,7 @@ ONE_IN = 8
 """One in so many cases, at random, is profiled."""
 
 
-def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any]:
+def measure(subject: Any, work: Work, entries: Collection[str], foreign: Mapping[str, str]) -> dict[str, Any]:
     """Run all cases of a workload. A case that ends the CUDA context ends the workload."""
     try:
         cases = subject.cases(work.params, work.seed)
@@ -35,7 +36,7 @@ def measure(subject: Any, work: Work, entries: Collection[str]) -> dict[str, Any
             result, why = run_case(subject, case)
         else:
             result, why, seen = _run_profiled(subject, case)
-        if result == "passed" and seen is not None and (other := _find_other_code(subject, seen, set(entries))):
+        if result == "passed" and seen is not None and (other := _find_other_code(subject, seen, set(entries), foreign)):
             return other
         counts.update((feature, result) for feature in dict.fromkeys(("", *map(str, features))))
         if result != "passed" and len(shown[result]) < MAX_SHOWN:
@@ -75,8 +76,10 @@ def _run_profiled(subject: Any, case: Any) -> tuple[str, str, set[str]]:
     return result, why, names()
 
 
-def _find_other_code(subject: Any, seen: set[str], entries: set[str]) -> dict[str, Any] | None:
+def _find_other_code(subject: Any, seen: set[str], entries: set[str], foreign: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the outcome if a case that passes proves nothing: our kernels must run in it, and never in that of a peer."""
+    if ran := describe_foreign(seen, foreign):
+        return missing(Code.FOREIGN_KERNEL, ran)
     if getattr(subject, "is_peer", bool)():
         ours = sorted(seen & entries)
         return missing(Code.UNEXPECTED_KERNEL, f"{ours[0]} ran, but this is a peer") if ours else None

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.coverage import describe_foreign, foreign_entries
 from flashcore_ci.worker import cases, guard, kernels_seen, tensors, together
 from flashcore_ci.worker.candidate import HOLD_CYCLES, PROFILER
 from flashcore_ci.worker.driver import start_beside
@@ -75,10 +76,11 @@ def run(job: Job, result: Result) -> bool:
 
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
-            subject = subjects[work.subject]
+            subject, entries = subjects[work.subject], job.options["entries"][work.id]
+            foreign = foreign_entries(job.options.get("manifest", {}), work.subject)
             if hasattr(subject, "run_case"):
-                return cases.measure(subject, work, job.options["entries"][work.id])
-            outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])
+                return cases.measure(subject, work, entries, foreign)
+            outcome = _measure(subject, work, int(job.options["repeats"]), entries, foreign)
             is_group = isinstance(subject, RankSubject) and "missing" not in outcome
             return together.add_readings(outcome, subject, work) if is_group else outcome
 
@@ -86,12 +88,12 @@ def run(job: Job, result: Result) -> bool:
     return guard.run_each(job, result, measure, subjects, spare=spare)
 
 
-def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -> dict[str, Any]:
+def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str], foreign: Mapping[str, str]) -> dict[str, Any]:
     inputs = subject.inputs(work.params, work.seed)
     launches = _launch_repeatedly(subject, inputs, repeats)
-    not_run = _find_entry_not_run(subject, inputs, entries)
-    if not_run is not None:
-        return not_run
+    other_kernels = _find_other_kernels(subject, inputs, entries, foreign)
+    if other_kernels is not None:
+        return other_kernels
     used, inputs = inputs, subject.inputs(work.params, work.seed)
     tensors.refuse_changed(used, inputs)
     del used
@@ -159,19 +161,23 @@ def _run(
         torch.cuda.synchronize()
 
 
-def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -> dict[str, Any] | None:
-    if not entries:
+def _find_other_kernels(
+    subject: Any, inputs: Mapping[str, Any], entries: Collection[str], foreign: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return the outcome if a launch runs a ``foreign`` kernel, or not all ``entries``."""
+    if not entries and not foreign:
         return None
     outputs = subject.outputs(inputs)
     if hasattr(subject, "kernels"):
         seen = subject.kernels(inputs, outputs)
-        absent = sorted(set(entries) - seen)
-        return missing(Code.KERNEL_NOT_SEEN, f"{absent[0]} never ran") if absent else None
-    with kernels_seen.watching() as names:
-        _run(subject, inputs, outputs, 0)
-    seen = names()
-    if not seen:
-        return missing(Code.TOOL_FAILED, "PyTorch's profiler saw no launch, not even the one that fills the outputs")
+    else:
+        with kernels_seen.watching() as names:
+            _run(subject, inputs, outputs, 0)
+        seen = names()
+        if entries and not seen:
+            return missing(Code.TOOL_FAILED, "PyTorch's profiler saw no launch, not even the one that fills the outputs")
+    if ran := describe_foreign(seen, foreign):
+        return missing(Code.FOREIGN_KERNEL, ran)
     absent = sorted(set(entries) - seen)
     return missing(Code.KERNEL_NOT_SEEN, f"{absent[0]} never ran") if absent else None
 

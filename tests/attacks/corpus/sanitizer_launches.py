@@ -23,7 +23,7 @@ FIRST = "========= Launch #3\n"
 def attack(name: str, text: str, index: int = 0) -> Attack:
     def attempt(_: Path) -> bool:
         launches = sanitizer_log.read_launches(text)
-        found = sanitizer.count_checked(sanitizer.between_marks(launches, index), (run.ENTRY,))
+        found = sanitizer.count_checked(sanitizer.between_marks(launches, index), (run.ENTRY,), {})
         return isinstance(found, Measured)
 
     return Attack(name=name, attempt=attempt)

@@ -164,7 +164,7 @@ def tests(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def measure(module: Any, group: str, **params: Any) -> dict[str, Any]:
     work = SimpleNamespace(params={"sample": 600, "group": group, **params}, seed=SEED)
-    found: dict[str, Any] = runner.measure(module, work, ())
+    found: dict[str, Any] = runner.measure(module, work, (), {})
     return found
 
 

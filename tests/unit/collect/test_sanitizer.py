@@ -47,7 +47,7 @@ def test_without_both_marks_nothing_is_known(launches):
 
 
 def test_launches_are_counted():
-    assert sanitizer.count_checked(ObservedLaunches(checked=("k", "k"), others=("copy",)), ("k",)) == Measured(
+    assert sanitizer.count_checked(ObservedLaunches(checked=("k", "k"), others=("copy",)), ("k",), {}) == Measured(
         value=2.0, unit="count"
     )
 
@@ -64,7 +64,7 @@ def test_launches_are_counted():
     ],
 )
 def test_without_a_launch_of_a_planned_kernel_the_count_is_missing(launches, entries, code):
-    found = sanitizer.count_checked(launches, entries)
+    found = sanitizer.count_checked(launches, entries, {})
     assert isinstance(found, Missing)
     assert found.code is code
 

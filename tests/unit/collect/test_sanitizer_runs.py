@@ -152,6 +152,7 @@ def observed(launches, checks):
         root=Path("/checkout"),
         relative=str,
         entries=lambda workload: ("k",),
+        foreign=lambda workload: {"other": "decode"},
         observation=lambda kind, workload, **learned: SimpleNamespace(**learned),
     )
     return sanitizer._observe(session, BIG, checks, launches)
@@ -172,6 +173,16 @@ def test_a_clean_check_of_unlisted_launches_is_not_clean():
         assert all(
             isinstance(readings[f"{tool}/{what}"], Missing) for tool in SANITIZER_TOOLS for what in ("findings", "launches")
         )
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [ObservedLaunches(checked=("k", "k", "other"), others=()), ObservedLaunches(checked=("k", "k"), others=("other",))],
+)
+def test_a_clean_check_that_saw_a_kernel_of_another_subject_fails(launches):
+    seen = dict(observed(launches, {"memcheck": CheckResult(findings=sanitizer.CLEAN)}).readings)
+    expected = Missing(code=Code.FOREIGN_KERNEL, message="other ran, a kernel of subject decode")
+    assert seen == {"memcheck/findings": expected, "memcheck/launches": expected}
 
 
 def test_a_finding_counts_whatever_the_list_says_and_keeps_its_place():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import tool_files as run
+from factories import make_description
 from tool_files import LIST, LOGS, REPORT, RUN, with_file, with_number, with_observation
 
 from flashcore_ci.model.codes import Code
@@ -92,6 +93,16 @@ def test_another_number_is_refused_with_file_metric_and_both_values(source, word
 )
 def test_a_file_that_is_absent_or_says_less_is_missing_evidence(name, content, code):
     assert reason(with_file(RUN, name, content)).code is code
+
+
+def test_a_listed_launch_of_another_subject_is_refused(monkeypatch):
+    decode = make_description("decode", workloads=(), entries=("decode_f32",))
+    monkeypatch.setattr(run, "PLAN", replace(run.PLAN, descriptions=(*run.PLAN.descriptions, decode)))
+    assert reason(RUN).code is Code.WITHIN_LIMIT
+    launched = run.listing(run.marked(0)[0], ("decode_f32", 1, True), *run.marked(0)[1:], *run.marked(1))
+    found = reason(with_file(RUN, LIST, launched))
+    assert found.code is Code.FOREIGN_KERNEL
+    assert "decode_f32 ran, a kernel of subject decode" in found.message
 
 
 @pytest.mark.parametrize(

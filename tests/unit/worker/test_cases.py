@@ -71,7 +71,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def measure(*given: tuple[str, list[str], Any], entries: tuple[str, ...] = ("kernel",)) -> dict[str, Any]:
-    return cases.measure(Subject(*given), WORK, entries)
+    return cases.measure(Subject(*given), WORK, entries, {"flashcore_decode": "decode"})
 
 
 def test_results_are_counted_by_feature_and_those_that_did_not_pass_are_named() -> None:
@@ -121,6 +121,16 @@ def test_no_kernel_of_ours_runs_in_a_peer(torch: SimpleNamespace, monkeypatch: p
     }
     torch.seen = ["cutlass"]
     assert measure(("a", [], passes))["readings"]["cases/passed"] == 1
+
+
+@pytest.mark.parametrize("is_peer", [False, True])
+def test_no_kernel_of_another_subject_runs_in_a_case_that_passes(
+    torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, is_peer: bool
+) -> None:
+    monkeypatch.setattr(Subject, "is_peer", lambda _: is_peer, raising=False)
+    torch.seen = ["kernel", "flashcore_decode"]
+    expected = {"code": Code.FOREIGN_KERNEL.value, "message": "flashcore_decode ran, a kernel of subject decode"}
+    assert measure(("a", [], passes))["missing"] == expected
 
 
 def test_too_little_memory_is_no_result() -> None:
