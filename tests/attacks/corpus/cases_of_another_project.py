@@ -18,7 +18,7 @@ from flashcore_ci.worker import cases
 from flashcore_ci.worker.job import Work
 
 PLANNED = 4
-OURS = "flashcore_attention_fwd_d64_fp16_full"
+OURS, THEIRS = "flashcore_attention_fwd_d64_fp16_full", "flashcore_decode_d64_fp16"
 Run = Callable[[], None]
 
 
@@ -34,7 +34,8 @@ class Profile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pass
 
-    def events(self) -> list[Any]:
+    @property
+    def function_events(self) -> list[Any]:
         return [SimpleNamespace(name=name, device_type="cuda") for name in self.seen]
 
 
@@ -48,16 +49,15 @@ def is_green(
     profiles = iter([Profile(seen)])
     torch: Any = SimpleNamespace(
         cuda=SimpleNamespace(synchronize=lambda: None, OutOfMemoryError=MemoryError),
-        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA="cuda")),
-        profiler=SimpleNamespace(
-            profile=lambda activities: next(profiles, Profile(seen if later is None else later)),
-            ProfilerActivity=SimpleNamespace(CUDA="cuda"),
+        autograd=SimpleNamespace(
+            DeviceType=SimpleNamespace(CUDA="cuda"),
+            profiler=SimpleNamespace(profile=lambda **_: next(profiles, Profile(seen if later is None else later))),
         ),
     )
     subject = SimpleNamespace(cases=lambda *_: [(name, [feature], run) for name, run in runs], run_case=lambda run: run())
     with mock.patch.dict(sys.modules, {"torch": torch}), mock.patch.object(cases.secrets, "randbelow", return_value=0):
         try:
-            outcome = cases.measure(subject, Work(id="w", subject="s", params={}, seed=18), (OURS,))
+            outcome = cases.measure(subject, Work(id="w", subject="s", params={}, seed=18), (OURS,), {THEIRS: "decode"})
         except BaseException:  # noqa: BLE001 - it ends the worker or the workload: red
             return False
     found = dict(correctness.readings(outcome.get("readings", {})))
@@ -78,7 +78,8 @@ def passes() -> None:
 
 def attack(name: str, *runs: Run, names: str = "abcd", **how: Any) -> Attack:
     given = list(zip(names, (*runs, *[passes] * PLANNED), strict=False))
-    return Attack(name=name, attempt=lambda _folder: is_green(given, **how))
+    honest = list(zip("abcd", [passes] * PLANNED, strict=True))  # if these are red, that the others are red proves nothing
+    return Attack(name=name, attempt=lambda _folder: is_green(given, **how) or not is_green(honest))
 
 
 ERRORS: tuple[BaseException, ...] = (
@@ -98,7 +99,7 @@ def member(draw: random.Random) -> Attack:
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count every case that ends."""
 
-    def measure(subject: Any, work: Work, _entries: Any) -> dict[str, Any]:
+    def measure(subject: Any, work: Work, *_kernels: Any) -> dict[str, Any]:
         passed = 0
         for _, _, case in subject.cases(work.params, work.seed):
             try:
@@ -120,6 +121,7 @@ CLASS = AttackClass(
         attack("two cases have one name", names="abca"),
         attack("PyTorch's kernel serves them", seen=("pytorch_flash::flash_fwd_kernel",)),
         attack("no kernel runs", seen=()),
+        attack("a kernel of another subject runs, too", seen=(OURS, THEIRS)),
         attack("a kernel with another name", seen=(f"{OURS}_fallback",)),
         attack("PyTorch's kernel serves all but the first", later=("pytorch_flash::flash_fwd_kernel",)),
         attack("a feature without a name counts twice", fail(NotImplementedError("q: refused")), feature=""),
