@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import gpu_subjects
 import pytest
 import standin_torch as torch
+
+from flashcore_ci.suite.loader import load
+
+ROOT = Path(__file__).resolve().parents[3]
 
 LENGTHS, TABLE = torch.empty(3, dtype=torch.int32), torch.empty(3, 5, dtype=torch.int32)
 STARTS = torch.empty(4, dtype=torch.int32)
@@ -70,6 +76,23 @@ def test_what_decode_cannot_do_or_never_meets_is_one_prefill(bindings: Any, rows
     """Equally many queries, and too many heads per KV head."""
     ((name, call),) = attend(bindings, rows, page, changes.pop("longest", 40), **changes)
     assert (name, call.min_queries, call.total_q) == ("flashcore_attention_varlen", 0, rows)
+
+
+def test_no_row_of_attention_launches_decode_whose_library_its_digests_do_not_cover(bindings: Any) -> None:
+    varlen = gpu_subjects.load("varlen")
+    rows = [dict(row.params) for row in load(ROOT / "gates/hopper.toml", root=ROOT).workloads if row.subject == "attention"]
+    paged = [row for row in rows if row.get("flash") and row.get("page")]
+    assert paged
+    for row in paged:
+        queries = [queries for queries, _ in varlen.LENGTHS[row["lengths"]](row)]
+        q, pool = torch.empty(sum(queries), row["h"], row["d"]), torch.empty(40, row["page"], row["hkv"], row["d"])
+        lengths, starts, table = (
+            torch.empty(size, dtype=torch.int32) for size in ((len(queries),), (len(queries) + 1,), (len(queries), 5))
+        )
+        bindings.flashcore.flash_attn_with_kvcache(
+            q, pool, pool, cache_seqlens=lengths, page_table=table, cu_seqlens_q=starts, max_seqlen_q=sum(queries), causal=True
+        )
+    assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_varlen"] * len(paged)
 
 
 @pytest.mark.parametrize(

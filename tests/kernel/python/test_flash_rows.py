@@ -32,8 +32,8 @@ BUGS = [  # module, text, wrong text, and the workload that must fail
     ("_kvcache", "(q, k_cache, v_cache, k, v), l", "(q, v_cache, k_cache, k, v), l", CACHE),
     ("_kvcache", "(q, k_cache, v_cache, k, v), l", "(q, k_cache, v_cache, v, k), l", CACHE),
     ("_kvcache", "lengths=cache_seqlens, page", "lengths=cache_seqlens + 1, page", CACHE),
-    ("_cache", "q, k_cache, v_cache, starts, min_queries", "q, v_cache, k_cache, starts, min_queries", PAGED),
-    ("_cache", "+ 1, seqused_k=lengths,", "+ 1, seqused_k=lengths // 2,", PAGED),
+    ("_cache", "q, k_cache, v_cache, starts, seqused_k", "q, v_cache, k_cache, starts, seqused_k", PAGED),
+    ("_cache", "v_cache, starts, seqused_k=lengths,", "v_cache, starts, seqused_k=lengths // 2,", PAGED),
 ]
 
 
