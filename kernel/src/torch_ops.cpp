@@ -53,17 +53,6 @@ constexpr int kFunctional = 0;           // returns a new output and log-sum-exp
 constexpr int kWrites = 1;               // returns nothing
 constexpr int kFlash3 = 2;               // returns the output, which may be an argument, the log-sum-exp, and two undefined tensors
 
-// A capture needs a workspace of its own, which Python keeps. The default stream cannot be captured.
-bool is_capturing(void* stream) {
-    using Query = int (*)(void*, int*);
-    static const Query query = [] {
-        void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
-        return driver == nullptr ? nullptr : reinterpret_cast<Query>(dlsym(driver, "cuStreamIsCapturing"));
-    }();
-    int status = 0;
-    return stream != nullptr && (query == nullptr || query(stream, &status) != 0 || status != 0);
-}
-
 struct Recording {
     std::atomic<int> owners{1};
     FlashcoreRecording plan;
@@ -94,6 +83,7 @@ struct Found {
 
 std::array<Operator, kMaxOperators> operators;
 size_t operator_count = 0;
+std::atomic<uint64_t> forgotten{0};  // times that all launches were forgotten
 thread_local Shared<Recording> pending;
 thread_local std::array<std::array<Found, kLatest>, kMaxOperators> latest;
 thread_local size_t next_latest = 0;
@@ -163,10 +153,12 @@ bool replay(const Operator& op, Found& found, const Call& call, StableIValue* st
     return true;
 }
 
-void keep(Operator& op, const Call& call) {
+// `before`: of `forgotten`, when the call began. A launch of a library that was replaced since then is not kept.
+void keep(Operator& op, const Call& call, uint64_t before) {
     if (!pending) return;
     pending->key = call.copy_key();
     const std::lock_guard<std::mutex> lock(op.mutex);
+    if (forgotten.load() != before) return;
     if (op.recordings.size() >= kMaxRecordings) op.recordings.clear();
     op.recordings[pending->key] = pending;
     ++version;
@@ -181,12 +173,13 @@ void call(Operator& op, StableIValue* stack, uint64_t inputs, uint64_t outputs) 
     if (found != nullptr && replay(op, *found, call, stack)) return;
     pending = {};
     failure.clear();
+    const uint64_t before = forgotten.load();
     check(torch_abi.call_dispatcher(op.fallback.c_str(), "", stack), op.name.c_str());
     if (failure.is_set) {
         for (uint64_t i = 0; i < outputs; ++i) torch_abi.delete_tensor_object(reinterpret_cast<AtenTensorHandle>(stack[i]));
         failure.raise();
     }
-    if (may_repeat) keep(op, call);
+    if (may_repeat) keep(op, call, before);
     pending = {};
 }
 
@@ -292,6 +285,7 @@ extern "C" void flashcore_ops_raise(const char* message, void* exception) {
 // Forgets all launches, because another library was loaded.
 extern "C" void flashcore_ops_clear() {
     using namespace flashcore::torch_ops;
+    ++forgotten;
     for (size_t i = 0; i < operator_count; ++i) {
         const std::lock_guard<std::mutex> lock(operators[i].mutex);
         operators[i].recordings.clear();

@@ -1,6 +1,8 @@
 // The workspaces of replayed launches, one per entry function and stream.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -45,6 +47,17 @@ inline void keep_workspace(const WorkspaceKey& key, const Workspace& workspace) 
     const std::lock_guard<std::mutex> lock(workspace_mutex);
     (*workspaces)[key] = workspace;
     ++version;
+}
+
+// A capture needs a workspace of its own, which Python keeps. The default stream cannot be captured.
+inline bool is_capturing(void* stream) {
+    using Query = int (*)(void*, int*);
+    static const Query query = [] {
+        void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+        return driver == nullptr ? nullptr : reinterpret_cast<Query>(dlsym(driver, "cuStreamIsCapturing"));
+    }();
+    int status = 0;
+    return stream != nullptr && (query == nullptr || query(stream, &status) != 0 || status != 0);
 }
 
 }  // namespace flashcore::torch_ops

@@ -112,6 +112,26 @@ def test_threads_replay_while_others_record(operators: SimpleNamespace) -> None:
     assert errors == []
 
 
+def test_a_launch_of_a_library_replaced_meanwhile_is_not_kept(operators: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if another thread loaded a library while this call ran in Python."""
+    compute, calls = operators.flashcore.ops.compute, []
+
+    def load_meanwhile(*given: Any, **options: Any) -> Any:
+        calls.append(given)
+        for forget in operators.flashcore._library._on_load:
+            forget()
+        return compute(*given, **options)
+
+    monkeypatch.setattr(operators.flashcore.ops, "compute", load_meanwhile)
+    check(operators, 90)
+    check(operators, 90)
+    assert len(calls) == 2
+    monkeypatch.setattr(operators.flashcore.ops, "compute", compute)
+    check(operators, 90)
+    monkeypatch.setattr(operators.flashcore.ops, "compute", None)
+    check(operators, 90)
+
+
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
 def test_a_replayed_call_keeps_no_argument(operators: SimpleNamespace, mode: str) -> None:
     with getattr(operators.torch, mode)():
