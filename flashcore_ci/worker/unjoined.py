@@ -46,7 +46,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Tries of equally many launches, and as many without one."""
+    """Tries of equally many launches, and at least as many without one."""
 
     tries: Sequence[Try]
     without: Sequence[Try]
@@ -76,17 +76,20 @@ def observe(driver: Driver, launch: Callable[[Action], object], again: Action, w
         for _ in range(more):
             again()
 
-    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst)[0]] if more else [alone]
+    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst, alone.without)[0]] if more else [alone]
 
 
-def _observe(driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst) -> tuple[Series, float]:
-    """Launch until all ranks have seen enough. Return the shortest time of the host, too."""
+def _observe(
+    driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst, known: Sequence[Try] = ()
+) -> tuple[Series, float]:
+    """Launch until all ranks have seen enough. Return the shortest time of the host, too. ``known``: tries without a launch."""
     tries: list[Try] = []
-    without: list[Try] = []
+    without = list(known)
     hosts = []
     seen = Series(tries=tries, without=without)
     while not tries or (len(tries) < MOST and worst([not seen.is_enough()])[0]):
-        without.append(_try(driver, lambda begin: begin(), FIRST_HOLD_MS)[0])
+        if len(without) <= len(tries):
+            without.append(_try(driver, lambda begin: begin(), FIRST_HOLD_MS)[0])
         done, host = _try(driver, launch, hold)
         tries.append(done)
         hosts.append(host)
