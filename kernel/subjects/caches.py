@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SPARE_PAGES, GARBAGE = 3, (-1, 2**31 - 1, 12_345_678)
+SPARE_PAGES, WORD_BYTES, GARBAGE = 3, 8, (-1, 2**31 - 1, 12_345_678)
 ROTATIONS = ("", "pairs", "halves")
 PARTS = 3  # of a sequence, of which padding takes none, one, two or all
 ARGUMENTS = ("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad")
@@ -61,8 +61,16 @@ def to_pages(cache: Any, table: Any, p: Mapping[str, Any], counts: Sequence[int]
     """Copy the rows into pages. Unused pages hold ``unused``."""
     pages, used = cache.unflatten(1, (-1, p["page"])), _mask_pages(p, counts).to(cache.device)
     pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), unused)
-    pool[table[used].long()] = pages[used]
+    to, rows = _widen(pool), _widen(pages)
+    to[table[used].long()] = rows[used]
     return pool
+
+
+def _widen(tensor: Any) -> Any:
+    """View rows as words of eight bytes where they can be, because PyTorch copies them by the element."""
+    import torch
+
+    return tensor.view(torch.int64) if tensor.shape[-1] * tensor.element_size() % WORD_BYTES == 0 else tensor
 
 
 def _mask_pages(p: Mapping[str, Any], counts: Sequence[int]) -> Any:
