@@ -13,7 +13,16 @@ from typing import Any
 import torch
 
 from flashcore import _library
-from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type, describe_head_dims, is_head_dim
+from flashcore._fp8 import (
+    CODES,
+    FP8_STORAGE,
+    as_bytes,
+    check_scales,
+    check_type,
+    describe_head_dims,
+    is_head_dim,
+    set_scales,
+)
 from flashcore._launch import MISSING, Entry, Launch, Tensors, make_launch
 from flashcore._local import NO_LIMITS, Structure, make_limits, set_limits
 from flashcore._tensors import (
@@ -88,6 +97,8 @@ class Arguments(ctypes.Structure):
         ("cache_dtype", ctypes.c_int32),
         ("new_dtype", ctypes.c_int32),
         *((f"{name}_scale_{kind}_stride", ctypes.c_int64) for name in "qkv" for kind in ("batch", "head")),
+        *((f"{name}_scale_per_key", ctypes.c_int32) for name in "kv"),
+        *((f"{name}_scale_key_stride", ctypes.c_int64) for name in "kv"),
         ("local", Structure),
     ]
 
@@ -137,7 +148,8 @@ def decode(
         out: As in ``attention``.
         lse: Receives the log-sum-exp.
         q_scale: Factor of E4M3 queries, float32 (batch, kv heads), any strides. None: 1.
-        k_scale: Factor of the E4M3 keys, the same. New keys are stored as ``(x / scale)``, clamped to 448 and rounded.
+        k_scale: Factor of the E4M3 keys, the same, or of each key, the shape of ``k`` without d, or of each page, (pages, 1, kv heads).
+            New keys are stored as ``(x / scale)``, clamped to 448 and rounded.
         v_scale: Factor of the E4M3 values, the same.
         splits: Most parts of a sequence's keys. 0: chosen by the launcher.
         deterministic: Make a sequence's bits independent of the others in its batch.
@@ -215,9 +227,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         out=make_operand(get_strides(out, q.shape)),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
-    for name, scale in zip("qkv", scales, strict=True):
-        for kind, stride in zip(("batch", "head"), (0, 0) if scale is None else scale.stride(), strict=True):
-            setattr(arguments, f"{name}_scale_{kind}_stride", stride)
+    set_scales(arguments, scales)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
     set_limits(arguments, q, limits, (sinks, loaded), causal=causal, longest=(sq, arguments.capacity))
@@ -259,7 +269,7 @@ def _check_tensors(tensors: Tensors) -> int:
     ):  # fmt: skip
         if tensor is not None:
             _check(tensors, tensor, name, tuple(shape), is_written=is_written)
-    check_scales(tensors, (batch, kv_heads))
+    check_scales(tensors, (batch, kv_heads), is_paged=page_table is not None)
     if lengths is not None:
         check_exactly(lengths, q, "lengths", torch.int32, (batch,))
     if lse is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+
 import torch
 
 from flashcore._launch import Tensors
@@ -12,6 +15,8 @@ FP8_STORAGE = (torch.float8_e4m3fn, BYTE)
 CODES = {**DTYPES, BYTE: 2}
 OUT, SCALES = 5, slice(8, 11)
 """Positions in the tensors of a call."""
+OF_KEYS = 3
+"""Dimensions of scales of single keys."""
 HEAD_DIM_STEP, FP8_HEAD_DIM_STEP, MAX_HEAD_DIM = 8, 16, 256
 """Rows of a cache are loaded in units of 16 bytes."""
 
@@ -44,15 +49,31 @@ def check_type(tensors: Tensors, name: str, tensor: torch.Tensor) -> None:
     raise ValueError(f"{name}: must be {names} over caches of E4M3, is {tensor.dtype}")
 
 
-def check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
-    """ValueError unless each scale is float32 (batch, kv heads), and of an E4M3 tensor."""
+def check_scales(tensors: Tensors, shape: tuple[int, int], *, is_paged: bool) -> None:
+    """ValueError unless each scale is float32 of its shape, and of an E4M3 tensor."""
     q, k = tensors[0], tensors[1]
     for name, scale in zip(("q_scale", "k_scale", "v_scale"), tensors[SCALES], strict=True):
         if scale is None:
             continue
         if (q if name == "q_scale" else k).dtype is not BYTE:
             raise ValueError(f"{name}: is for E4M3, and {name[0]} is {q.dtype if name == 'q_scale' else k.dtype}. Pass None")
-        check_scale(scale, q, name, shape)
+        if name == "q_scale" or scale.dim() != OF_KEYS:
+            check_scale(scale, q, name, shape)
+        elif is_paged and scale.shape[1] == 1:
+            check_scale(scale, q, name, (k.shape[0], 1, k.shape[2]))
+        else:
+            check_scale(scale, q, name, tuple(k.shape[:OF_KEYS]))
+
+
+def set_scales(arguments: ctypes.Structure, scales: Sequence[torch.Tensor | None]) -> None:
+    """Fill the strides of scales in."""
+    for name, scale in zip("qkv", scales, strict=True):
+        batch, *key, head = (0, 0) if scale is None else scale.stride()
+        setattr(arguments, f"{name}_scale_batch_stride", batch)
+        setattr(arguments, f"{name}_scale_head_stride", head)
+        if scale is not None and key:
+            setattr(arguments, f"{name}_scale_per_key", 1)
+            setattr(arguments, f"{name}_scale_key_stride", 0 if scale.shape[1] == 1 else key[0])
 
 
 def check_scale(scale: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:

@@ -11,8 +11,10 @@
 #include "flashcore/core/status.h"
 #include "flashcore/core/tensor_map.h"
 #include "flashcore/decode/check.h"
+#include "flashcore/decode/fp8_arguments.h"
 #include "flashcore/decode/fp8_variants.h"
 #include "flashcore/decode/gather_variants.h"
+#include "flashcore/decode/key_scales_variants.h"
 #include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/plan.h"
@@ -24,6 +26,9 @@ FLASHCORE_DECODE_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::Fp8DecodeVariant name;
 FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::KeyScaleDecodeVariant name;
+FLASHCORE_DECODE_KEY_SCALES_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::RaggedDecodeVariant name;
 FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_DECLARE)
@@ -41,6 +46,7 @@ namespace {
 #define FLASHCORE_ADDRESS(name) &name,
 constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const KeyScaleDecodeVariant* kKeyScaleVariants[] = {FLASHCORE_DECODE_KEY_SCALES_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const RaggedDecodeVariant* kRaggedVariants[] = {FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const LocalDecodeVariant* kLocalVariants[] = {FLASHCORE_DECODE_LOCAL_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const GatherDecodeVariant* kGatherVariants[] = {FLASHCORE_DECODE_GATHER_VARIANTS(FLASHCORE_ADDRESS) nullptr};
@@ -54,11 +60,18 @@ constexpr int kNoPages = 31;  // page_shift of a contiguous cache
 struct Choice {
     const DecodeVariant* plain = nullptr;
     const Fp8DecodeVariant* fp8 = nullptr;
+    const KeyScaleDecodeVariant* key_scales = nullptr;
     const RaggedDecodeVariant* ragged = nullptr;
     const LocalDecodeVariant* local = nullptr;
     const GatherDecodeVariant* gather = nullptr;
 
-    const Config& config() const { return gather != nullptr ? gather->config : local != nullptr ? local->config : fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
+    bool is_made() const { return gather != nullptr || local != nullptr || fp8 != nullptr || key_scales != nullptr || ragged != nullptr || plain != nullptr; }
+    const Config& config() const {
+        if (gather != nullptr) return gather->config;
+        if (local != nullptr) return local->config;
+        if (key_scales != nullptr) return key_scales->config;
+        return fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config;
+    }
 };
 
 bool serves(const Config& config, const Arguments& args) {
@@ -87,6 +100,11 @@ Status find_variant(const Arguments& args, Choice& choice) {
             const bool takes_rows = is_possible && candidate->config.ragged == is_packed(args);
             if (takes_rows && candidate->config.warpgroup == fills_warpgroup(args)) choice.local = candidate;
         }
+    } else if (has_fp8_cache(args) && has_key_scales(args)) {  // with queries of any type
+        for (const KeyScaleDecodeVariant* candidate : kKeyScaleVariants) {
+            const bool is_possible = candidate != nullptr && candidate->config.head_dim == kernel_head_dim(args.head_dim);
+            if (is_possible) choice.key_scales = candidate;
+        }
     } else if (has_fp8_cache(args)) {
         for (const Fp8DecodeVariant* candidate : kFp8Variants) {
             if (candidate != nullptr && serves(candidate->config, args)) choice.fp8 = candidate;
@@ -102,7 +120,7 @@ Status find_variant(const Arguments& args, Choice& choice) {
             if (is_possible && candidate->config.deterministic == has_segments(args)) choice.plain = candidate;
         }
     }
-    if (choice.gather != nullptr || choice.local != nullptr || choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
+    if (choice.is_made()) return Status::kOk;
     return fail(Status::kInvalidArgument, "head_dim: no kernel of this build takes %lld", static_cast<long long>(args.head_dim));
 }
 
@@ -213,13 +231,6 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.head_dim = static_cast<int>(args.head_dim);
 }
 
-void fill_scales(const Arguments& args, Fp8Params& params) {
-    params.q_scale = {args.dtype == kE4m3 ? args.q_scale : nullptr, args.q_scale_batch_stride, args.q_scale_head_stride};
-    params.k_scale = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride};
-    params.v_scale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
-    params.new_dtype = new_type(args);
-}
-
 void fill_queries(const Arguments& args, RaggedParams& params) {
     params.q.batch_stride = params.out.batch_stride = 0;
     params.queries = {args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)};
@@ -264,8 +275,12 @@ Status launch(const Arguments& args, const Choice& choice, const Plan& launch_pl
         fill_queries(args, params);
         return check(choice.ragged->launch(params, launch_plan.ctas, stream), "launch");
     }
-    Fp8Params params{};
+    KeyScaleParams params{};
     FLASHCORE_RETURN_IF_FAILED(fill_all(args, choice.config(), launch_plan, params));
+    if (choice.key_scales != nullptr) {
+        fill_key_scales(args, params);
+        return check(choice.key_scales->launch(params, launch_plan.ctas, stream), "launch");
+    }
     if (choice.plain != nullptr) return check(choice.plain->launch(params, launch_plan.ctas, stream), "launch");
     fill_scales(args, params);
     return check(choice.fp8->launch(params, launch_plan.ctas, stream), "launch");

@@ -103,6 +103,8 @@ DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true{{warpgroup}}"
 
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
+DECODE_KEY_SCALES = f"{DECODE_FP8}, .key_scales = true"
+
 DECODE_GATHER = f"{DECODE}, .ragged = true, .local = true,\n        .gathered = true, .producer_warps = {{producer_warps}}"
 
 STREAMED = """\
@@ -187,6 +189,14 @@ TEMPLATES = {
     },
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
+    "decode_key_scales": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_KEY_SCALES,
+        "function": "decode",
+        "variant": "KeyScaleDecodeVariant",
+        "params": "KeyScaleParams",
+    },
     "decode_gather": TILED
     % {
         "space": "decode",
@@ -203,6 +213,7 @@ PARAMS = {
     "attention_local": "LocalParams",
     "decode_local": "LocalParams",
     "decode_fp8": "Fp8Params",
+    "decode_key_scales": "KeyScaleParams",
     "decode_ragged": "RaggedParams",
     "decode_gather": "GatherParams",
 }
@@ -215,6 +226,7 @@ LISTED = {
     "decode": "decode/variants.h",
     "decode_ragged": "decode/ragged_variants.h",
     "decode_fp8": "decode/fp8_variants.h",
+    "decode_key_scales": "decode/key_scales_variants.h",
     "decode_local": "decode/local_variants.h",
     "decode_gather": "decode/gather_variants.h",
 }

@@ -31,8 +31,8 @@ DEFECTS = (
     ("gather_producer.cuh", "ring.wait_empty(this->shared_.ring);", "", "asynchronous copy still writes|race"),
     (
         "shared_storage.cuh",
-        "producer_warps * kWarpThreads : 1",
-        "producer_warps * kWarpThreads - 1 : 1",
+        "producer_warps * kWarpThreads : k",
+        "producer_warps * kWarpThreads - 1 : k",
         "race|asynchronous|no more arrivals",
     ),
 )

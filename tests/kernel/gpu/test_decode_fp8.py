@@ -79,6 +79,9 @@ def test_scales_follow_the_formula(flashcore: Any, k_value: float, v_value: floa
     q, caches, scales = draw(BATCH, 1, HEADS, 128).half(), make_caches(128), (make_scale(k_value), make_scale(v_value))
     out = flashcore.decode(q, *caches, k_scale=scales[0], v_scale=scales[1])
     expected, _ = attend(q, caches, scales, (KEYS,) * BATCH)
+    if math.isinf(v_value):  # fp16 rounds a sum near zero to either side of it
+        near_zero = attend(q, caches, (scales[0], make_scale(1.0)), (KEYS,) * BATCH)[0].abs() < 1e-4
+        out, expected = (x.double().masked_fill(near_zero, 0.0) for x in (out, expected))
     torch.testing.assert_close(out.double(), expected, rtol=2e-3, atol=2e-3, equal_nan=True)
 
 

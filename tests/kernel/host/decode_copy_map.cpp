@@ -9,7 +9,7 @@ using namespace flashcore::decode;
 
 template <int kHeadDim, int kTileKeys, bool kFp8, int kWarps>
 struct Tuning {
-    static constexpr Config config{kHeadDim, DType::kFp16, kTileKeys, 5, 8, false, kFp8, false, false, false, true, kWarps};
+    static constexpr Config config{kHeadDim, DType::kFp16, kTileKeys, 5, 8, false, kFp8, false, false, false, false, true, kWarps};
 };
 
 template <class OneTuning>

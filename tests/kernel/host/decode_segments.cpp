@@ -32,7 +32,7 @@ int pick(Random& random, int low, int high) { return low + static_cast<int>(rand
 
 Config config_of(int head_dim) {
     const int stages = head_dim == 64 ? 6 : 5;
-    return {head_dim, DType::kBf16, 8192 / head_dim, stages, head_dim == 256 ? 4 : 8, false, false, false, true};
+    return {head_dim, DType::kBf16, 8192 / head_dim, stages, head_dim == 256 ? 4 : 8, false, false, false, false, true};
 }
 
 struct Launch {

@@ -20,6 +20,7 @@
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/key_scales_variants.h"
 #include "flashcore/decode/gather_variants.h"
 #include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/ragged_variants.h"
@@ -101,6 +102,8 @@ FLASHCORE_DECODE_VARIANTS(DECODE)
 FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
+#define DECODE_KEY_SCALES(name) extern "C" const flashcore::decode::KeyScaleDecodeVariant name = {kFp8Decode, launch};
+FLASHCORE_DECODE_KEY_SCALES_VARIANTS(DECODE_KEY_SCALES)
 #define DECODE_LOCAL(name) extern "C" const flashcore::decode::LocalDecodeVariant name = {local_decode_config(#name), launch};
 FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 #define DECODE_GATHER(name) extern "C" const flashcore::decode::GatherDecodeVariant name = {kGatherDecode, launch};

@@ -34,6 +34,7 @@ NO_SCALES = {
     "loaded_tiles": None,
     **{f"{name}_scale": None for name in "qkv"},
     **{f"{name}_scale_{kind}_stride": 0 for name in "qkv" for kind in ("batch", "head")},
+    **{f"{name}_scale_{kind}": 0 for name in "kv" for kind in ("per_key", "key_stride")},
 }
 
 

@@ -44,7 +44,7 @@ struct FlashcoreDecodeArguments {
     const int32_t* page_table;  // (batch, table_width), on the device, or null when contiguous. A used entry outside the pool
                                 // counts as the nearest page
     const float* q_scale;       // (batch, kv_heads), on the device, or null for 1: value = element * scale. E4M3 queries only
-    const float* k_scale;       // the same of K and V. E4M3 caches only. New rows are divided by it
+    const float* k_scale;       // the same of K and V, or of each key (k_scale_per_key). E4M3 caches only. New rows are divided by it
     const float* v_scale;
     const void* sinks;       // (heads), on the device, contiguous: a logit per query head, not scaled, or null
     uint32_t* loaded_tiles;  // on the device: the launch adds the KV tiles that it loads, or null
@@ -62,6 +62,10 @@ struct FlashcoreDecodeArguments {
     int64_t k_scale_head_stride;
     int64_t v_scale_batch_stride;
     int64_t v_scale_head_stride;
+    int32_t k_scale_per_key;  // 1: k_scale has the shape of k without head_dim, and its batch stride is that of the pages or sequences
+    int32_t v_scale_per_key;
+    int64_t k_scale_key_stride;  // of k_scale_per_key. 0: the keys of a page, or of a sequence, share a scale
+    int64_t v_scale_key_stride;
     FlashcoreLocal local;  // not with caches of E4M3
 };
 

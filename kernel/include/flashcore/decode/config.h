@@ -14,6 +14,7 @@ struct Config {
     int consumer_warps;  // in addition to the producer warps, a power of two
     bool ragged = false;     // sequences have different numbers of queries, in packed rows
     bool fp8_cache = false;  // the cache holds E4M3, with scales per sequence and KV head. `dtype` is that of the query
+    bool key_scales = false;  // keys or pages of E4M3 have scales. Queries are of any type, and `dtype` is that of the cache
     bool local = false;      // the mask is a window. Sinks and a cap of the scores are possible
     bool deterministic = false;  // the sums of fixed segments of a sequence are folded in order (segments.h)
     bool warpgroup = false;  // a warpgroup takes up to 64 packed rows with wgmma (warpgroup_consumer.cuh)
@@ -32,6 +33,7 @@ constexpr int kMergeRows = 8;       // rows that the warps merge at a time
 constexpr int kMergePad = 4;        // padding of such a row, in floats
 constexpr int kWorkQueueSlots = 4;  // splits that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
+constexpr int kKeyScaleWarps = 3;   // copy the scales of single keys
 constexpr int kWarpgroupRows = 64;    // M of wgmma
 constexpr int kWarpgroupMaxHeadDim = 128;
 constexpr int kWarpgroupTileShift = 2;  // log2 of their row tiles, one per warp
@@ -64,7 +66,11 @@ FLASHCORE_HOST_DEVICE constexpr int atom_columns(const Config& config) { return 
 FLASHCORE_HOST_DEVICE constexpr bool ends_inside_column(int columns, int elements, int head_dim) {
     return columns > 1 && head_dim % elements != 0;
 }
-FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + config.producer_warps) * 32; }
+// Of the ring. The last stage holds the scales of single keys, if there are any (key_scales.cuh).
+FLASHCORE_HOST_DEVICE constexpr int used_stages(const Config& config) { return config.stages - (config.key_scales ? 1 : 0); }
+FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) {
+    return (config.consumer_warps + config.producer_warps + (config.key_scales ? kKeyScaleWarps : 0)) * 32;
+}
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
     return config.tile_keys * key_bytes(config);
 }

@@ -6,6 +6,7 @@
 #include "flashcore/decode/consumer.cuh"
 #include "flashcore/decode/fp8_consumer.cuh"
 #include "flashcore/decode/gather_producer.cuh"
+#include "flashcore/decode/key_scale_producer.cuh"
 #include "flashcore/decode/producer.cuh"
 #include "flashcore/decode/segment_consumer.cuh"
 #include "flashcore/decode/warpgroup_consumer.cuh"
@@ -70,11 +71,22 @@ __device__ __forceinline__ void decode(const ParamsOf<Tuning>& params) {
         }
         shared.init_barriers();
     }
-    const bool produces = kConfig.gathered ? warp >= kConfig.consumer_warps : warp == kConfig.consumer_warps;
+    constexpr bool kSeveralProduce = kConfig.gathered || kConfig.key_scales;
+    const bool produces = kSeveralProduce ? warp >= kConfig.consumer_warps : warp == kConfig.consumer_warps;
+    const bool copies_key_scales = kConfig.key_scales && warp > kConfig.consumer_warps;
     auto producer = make_producer<Tuning>(params, shared, warp, lane);
-    if (produces) producer.find_cta_range();
+    if (produces) {
+        if constexpr (kConfig.key_scales) {
+            producer.find_cta_range(!copies_key_scales);
+        } else {
+            producer.find_cta_range();
+        }
+    }
     __syncthreads();
     if (produces) {
+        if constexpr (kConfig.key_scales) {
+            if (copies_key_scales) return KeyScaleProducer<Tuning>(producer, warp - kConfig.consumer_warps - 1).run();
+        }
         producer.run();
     } else {
         ConsumerOf<Tuning>(params, shared, warp, lane).run();

@@ -16,6 +16,16 @@ namespace flashcore::decode {
 constexpr int kFp8UnitColumns = sm90::kUnitBytes;  // one byte per column
 constexpr float kFp8Max = 448.0f;
 
+// The type of the queries. Kernels of single keys' scales take any.
+template <class Tuning>
+__device__ __forceinline__ DType query_type(const ParamsOf<Tuning>& params) {
+    if constexpr (Tuning::config.key_scales) {
+        return params.q_dtype;
+    } else {
+        return Tuning::config.dtype;
+    }
+}
+
 // Two E4M3 in the low 16 bits become two fp16, exactly. NaN stays NaN.
 __device__ __forceinline__ uint32_t fp8_pair_to_fp16(uint32_t pair) {
     uint32_t result;

@@ -3,6 +3,7 @@
 
 #include "flashcore/decode/consumer.cuh"
 #include "flashcore/decode/fp8_query.cuh"
+#include "flashcore/decode/key_scale_products.cuh"
 
 namespace flashcore::decode {
 
@@ -27,6 +28,8 @@ private:
     // Groups of 16 keys that a warp takes at a time. More keys at once hide more latency, and share a max.
     template <int kHalves>
     static constexpr int kPartsOf = kConfig.head_dim == 64 || (kConfig.head_dim == 128 && kHalves == 1) ? 2 : 1;
+
+    static constexpr bool kRegistersAreShort = kConfig.key_scales && kConfig.head_dim >= 128;
 
     // The scales of a split: of its scores, and of the values of the head of each lane.
     struct Scales {
@@ -58,7 +61,7 @@ private:
         const PackedRows rows = packed_rows<Tuning>(params_);
         const WorkTile work_tile(params_, rows, split);
         const int sequence = work_tile.sequence, head = work_tile.kv_head + rows.head_of(tile_row());
-        return {kConfig.dtype == DType::kE4m3 ? scale_of(params_.q_scale, sequence, head) : 1.0f,
+        return {query_type<Tuning>(params_) == DType::kE4m3 ? scale_of(params_.q_scale, sequence, head) : 1.0f,
                 scale_of(params_.k_scale, sequence, head),
                 lane_ < rows.heads ? scale_of(params_.v_scale, sequence, work_tile.kv_head + lane_) : 1.0f};
     }
@@ -81,10 +84,12 @@ private:
         __syncwarp();
         const WorkTile work_tile(params_, rows, split);
         to.hidden = 0;
+        // Or addresses are kept for the next split, in registers that these kernels lack.
+        const int lane = kRegistersAreShort ? __shfl_sync(sm90::kFullWarpMask, lane_, lane_) : lane_;
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
-            to.fetch(half, params_, rows, work_tile, tile_row(), lane_);
-            to.convert(half, params_, rows, work_tile.first_row + tile_row(), scales.k * scales.q, lane_);
+            to.fetch(half, params_, rows, work_tile, tile_row(), lane);
+            to.convert(half, params_, rows, work_tile.first_row + tile_row(), scales.k * scales.q, lane);
         }
     }
 
@@ -95,13 +100,17 @@ private:
         constexpr bool kKeepsLast = kConfig.head_dim <= 128;  // at D=256 registers are short
         const int last = split.last;
         keys_ = split.keys;
+        KeyScaleRange range;
 #pragma unroll 1
         for (int tile = split.first; tile < (kKeepsLast ? last : held.split.last); ++tile) {
             ring_.wait_full(shared_.ring);
-            attend_tile(rows, state, tile);
+            attend_tile(rows, state, tile, range);
             __syncwarp();
             ring_.release(shared_.ring, lane_ == 0);
-            ring_.advance();
+            advance<used_stages(kConfig)>(ring_);
+        }
+        if constexpr (kConfig.key_scales) {
+            if (params_.v_key_scale.data != nullptr) multiply(state, range.inverse());
         }
         // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
 #pragma unroll
@@ -114,7 +123,7 @@ private:
 
     template <int kHalves>
     __device__ __forceinline__ void attend_tile(const Fp8Rows<Tuning, kHalves>& rows, Fp8State<kConfig.head_dim, kHalves>& state,
-                                                int tile) {
+                                                int tile, KeyScaleRange& range) {
         constexpr int kParts = kPartsOf<kHalves>;
         constexpr int kKeys = kParts * kMmaKeys;
         const PackedRows packed = packed_rows<Tuning>(params_);
@@ -131,7 +140,8 @@ private:
             uint32_t offsets[kParts];
 #pragma unroll
             for (int part = 0; part < kParts; ++part) offsets[part] = this->tile_offset(packed, head, key + part * kMmaKeys);
-            attend_group(rows, state, offsets, first_key + key);
+            const int scale = (head << params_.split_policy.tile_shift) + key;  // of the group, if keys have their own
+            attend_group(rows, state, offsets, first_key + key, scale, range);
         }
     }
 
@@ -144,7 +154,7 @@ private:
     // Attends to a group of keys of one head, in parts of 16 that may be in different boxes.
     template <int kHalves, int kParts>
     __device__ __forceinline__ void attend_group(const Fp8Rows<Tuning, kHalves>& rows, Fp8State<kConfig.head_dim, kHalves>& state,
-                                                 const uint32_t (&offsets)[kParts], int first_key) {
+                                                 const uint32_t (&offsets)[kParts], int first_key, int scale, KeyScaleRange& range) {
         float scores[kParts][kHalves][4] = {};
 #pragma unroll
         for (int step = 0; step < kKSteps / 2; ++step) {
@@ -164,8 +174,18 @@ private:
                 }
             }
         }
+        if constexpr (kConfig.key_scales) {
+            if (params_.k_key_scale.data != nullptr) {
+                multiply(scores, LaneScales<kParts>(k_scales_of(shared_, ring_.slot), scale, lane_));
+            }
+        }
         mask(rows, scores, first_key + lane_ / sm90::kQuadLanes);
         softmax(rows, state, scores);
+        if constexpr (kConfig.key_scales) {
+            if (params_.v_key_scale.data != nullptr) {
+                scale_probabilities(state, scores, LaneScales<kParts>(v_scales_of(shared_, ring_.slot), scale, lane_), range);
+            }
+        }
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
             attend_to_values(state, scores[part], offsets[part], first_key + part * kMmaKeys + lane_ % sm90::kQuadLanes * 2);

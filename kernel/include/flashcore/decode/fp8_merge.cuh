@@ -225,6 +225,11 @@ private:
         return result;
     }
 
+    __device__ __forceinline__ uint32_t pack(float first, float second) const {
+        if (query_type<Tuning>(params_) == DType::kFp16) return ptx::pack<__half>(first, second);
+        return ptx::pack<__nv_bfloat16>(first, second);
+    }
+
     // As Merge::store. The max is an exponent of two.
     __device__ __forceinline__ void store(int row, const Row& sums) const {
         const auto [query, head] = QueryRow(rows_, work_tile_, work_tile_.first_row + row);
@@ -240,7 +245,7 @@ private:
 #pragma unroll
             for (int pair = 0; pair < kVectorColumns / 2; ++pair) {
                 const float* columns = sums.sums[i].x + 2 * pair;
-                pairs[pair] = ptx::pack<Element>(columns[0] * inverse, columns[1] * inverse);
+                pairs[pair] = pack(columns[0] * inverse, columns[1] * inverse);
             }
             if constexpr (kVectorColumns == 4) {
                 *reinterpret_cast<uint2*>(row_of_out + column_of(i)) = {pairs[0], pairs[1]};

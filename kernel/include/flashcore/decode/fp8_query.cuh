@@ -12,8 +12,7 @@ template <class Tuning, int kHalves>
 struct Fp8Rows {
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kKSteps = kConfig.head_dim / kMmaKeys;
-    static constexpr bool kOwnFactors = kConfig.dtype == DType::kBf16;  // the other rows of a head share one
-    using Unit = std::conditional_t<kConfig.dtype == DType::kE4m3, uint8_t, uint16_t>;
+    static constexpr bool kOwnFactors = kConfig.key_scales || kConfig.dtype == DType::kBf16;  // the other rows of a head share one
 
     uint32_t query[kHalves][kKSteps][2];      // from `fetch` to `convert` as loaded, E4M3 in the first word of each two
     float factors[kOwnFactors ? kHalves * kFp8LaneRows : 1];  // of the scores of a lane's rows
@@ -23,22 +22,26 @@ struct Fp8Rows {
     __device__ __forceinline__ int hidden_of(int half, int r) const { return hidden >> 4 * (half * kFp8LaneRows + r) & 15; }
 
     // A lane loads the row of its quad, with the columns in the order of fp8.cuh. Rows that do not exist are zero.
-    __device__ __forceinline__ void fetch(int half, const Fp8Params& params, const PackedRows& rows, const WorkTile& work_tile,
+    __device__ __forceinline__ void fetch(int half, const ParamsOf<Tuning>& params, const PackedRows& rows, const WorkTile& work_tile,
                                           int tile_row, int lane) {
         const int row = work_tile.first_row + tile_row + half * kMergeRows + lane / sm90::kQuadLanes;
         const bool exists = rows.exists(row);
-        const auto* const words = reinterpret_cast<const uint32_t*>(query_row<Unit>(params, rows, work_tile, row));
+        const int element_bytes = bytes_of(query_type<Tuning>(params));
+        const auto* const words = static_cast<const uint32_t*>(query_row(params, rows, work_tile, row, element_bytes));
+        const int words_of_four = element_bytes;
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
             const int four = k_step * (kFp8UnitColumns / 4) + lane % sm90::kQuadLanes;
             const bool inside = exists && k_step * kFp8UnitColumns < params.head_dim;
 #pragma unroll
-            for (int i = 0; i < kWords; ++i) query[half][k_step][i] = inside ? __ldg(words + kWords * four + i) : 0;
+            for (int i = 0; i < kMostWords; ++i) {
+                query[half][k_step][i] = inside && i < words_of_four ? __ldg(words + words_of_four * four + i) : 0;
+            }
         }
     }
 
     // Turns the rows into the B operand, and gets the factors of the rows of this lane's columns. `hidden` must be 0 before.
-    __device__ __forceinline__ void convert(int half, const Fp8Params& params, const PackedRows& rows, int first_row,
+    __device__ __forceinline__ void convert(int half, const ParamsOf<Tuning>& params, const PackedRows& rows, int first_row,
                                             float descale, int lane) {
         const float log2 = convert_row(params, descale, query[half]);
 #pragma unroll
@@ -53,7 +56,7 @@ struct Fp8Rows {
     }
 
 private:
-    static constexpr int kWords = bytes_of(kConfig.dtype);  // of four columns
+    static constexpr int kMostWords = kConfig.key_scales ? 2 : bytes_of(kConfig.dtype);  // of four columns
 
     // Brings a row of bf16 into the range of fp16 by a power of two, and returns that.
     __device__ __forceinline__ static float into_range(uint32_t (&query)[kKSteps][2]) {
@@ -74,10 +77,11 @@ private:
     }
 
     // Returns the factor of a row's scores, which takes back that of `into_range`.
-    __device__ __forceinline__ static float convert_row(const Fp8Params& params, float descale, uint32_t (&query)[kKSteps][2]) {
+    __device__ __forceinline__ static float convert_row(const ParamsOf<Tuning>& params, float descale, uint32_t (&query)[kKSteps][2]) {
         float factor = 1.0f;
-        if constexpr (kConfig.dtype == DType::kBf16) factor = into_range(query);
-        if constexpr (kConfig.dtype == DType::kE4m3) {
+        const DType dtype = query_type<Tuning>(params);
+        if (dtype == DType::kBf16) factor = into_range(query);
+        if (dtype == DType::kE4m3) {
 #pragma unroll
             for (int k_step = 0; k_step < kKSteps; ++k_step) {
                 const uint32_t four = query[k_step][0];

@@ -102,6 +102,22 @@ struct Fp8Params : Params {
     DType new_dtype;  // of k_new and v_new
 };
 
+// Factors of single keys or values of E4M3, fp32 (pages, keys of a page, kv heads) with any strides, or null for 1. With a key stride of
+// 0 the keys of a page share one. A contiguous cache has one page per sequence.
+struct KeyScale {
+    const float* data;
+    int64_t page_stride;
+    int64_t key_stride;
+    int64_t head_stride;
+};
+
+// With scales of single keys or pages. K, and V, has at most one of the two kinds.
+struct KeyScaleParams : Fp8Params {
+    KeyScale k_key_scale;
+    KeyScale v_key_scale;
+    DType q_dtype;
+};
+
 // Packed queries: a launch takes the sequences of 1 to max_queries queries. The batch strides of query and output are 0.
 struct RaggedParams : Params {
     SequenceLengths queries;
@@ -120,7 +136,9 @@ struct GatherParams : LocalParams {
 };
 
 template <class Tuning>
-using PackedParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
+using Fp8ParamsOf = std::conditional_t<Tuning::config.key_scales, KeyScaleParams, Fp8Params>;
+template <class Tuning>
+using PackedParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8ParamsOf<Tuning>,
                                     std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
 template <class Tuning>
 using TmaParamsOf = std::conditional_t<Tuning::config.local, LocalParams, PackedParamsOf<Tuning>>;
@@ -131,6 +149,7 @@ using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 
 using DecodeVariant = Variant<Config, Params>;
 using Fp8DecodeVariant = Variant<Config, Fp8Params>;
+using KeyScaleDecodeVariant = Variant<Config, KeyScaleParams>;
 using RaggedDecodeVariant = Variant<Config, RaggedParams>;
 using LocalDecodeVariant = Variant<Config, LocalParams>;
 using GatherDecodeVariant = Variant<Config, GatherParams>;

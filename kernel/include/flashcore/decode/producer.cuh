@@ -2,7 +2,9 @@
 #pragma once
 
 #include "flashcore/decode/fp8.cuh"
+#include "flashcore/decode/key_scales.cuh"
 #include "flashcore/decode/packed_rows.cuh"
+#include "flashcore/decode/pages.cuh"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/segments.h"
 #include "flashcore/decode/shared_storage.cuh"
@@ -10,50 +12,6 @@
 #include "flashcore/ptx/memory.cuh"
 
 namespace flashcore::decode {
-
-// The pages of one sequence. The warp holds 32 entries of the sequence's row of the page table and reads more when it needs them.
-class Pages {
-public:
-    __device__ __forceinline__ Pages(const Cache& cache, int lane) : cache_(cache), lane_(lane) {}
-
-    __device__ __forceinline__ void enter(int sequence) {
-        sequence_ = sequence;
-        first_ = last_ = 0;  // no entries held
-    }
-
-    // The page table entry of a key, and the key's position in that page.
-    __device__ __forceinline__ int slot(int key) const { return key >> cache_.page_shift; }
-    __device__ __forceinline__ int key_in_page(int key, int slot) const { return key - (slot << cache_.page_shift); }
-
-    // Reads entries so that every lane has the one it asks for. The lanes ask for at most 32 consecutive entries. All lanes must
-    // call.
-    __device__ __forceinline__ void hold(int slot) {
-        if (cache_.table == nullptr || __all_sync(sm90::kFullWarpMask, first_ <= slot && slot < last_)) return;
-        first_ = __shfl_sync(sm90::kFullWarpMask, slot, 0);
-        last_ = first_ + sm90::kWarpThreads;
-        entry_ = read(min_int(first_ + lane_, (cache_.capacity >> cache_.page_shift) - 1));
-    }
-
-    // The page of a held entry, one per lane. All lanes must call.
-    __device__ __forceinline__ int page(int slot) const {
-        if (cache_.table == nullptr) return sequence_;
-        return __shfl_sync(sm90::kFullWarpMask, entry_, slot - first_);
-    }
-
-    // Reads the page of any entry from the table.
-    __device__ __forceinline__ int read(int slot) const {
-        if (cache_.table == nullptr) return sequence_;
-        return max_int(min_int(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
-    }
-
-private:
-    const Cache& cache_;
-    int lane_;
-    int sequence_ = 0;
-    int first_ = 0;  // entries first_ .. last_ - 1 are held
-    int last_ = 0;
-    int entry_ = 0;
-};
 
 struct WindowStart {
     int skipped;  // keys of the sequence before the first tile of its window
@@ -104,6 +62,7 @@ protected:
     // Consumers get a split when its first copies are in flight.
     __device__ __forceinline__ void push_split(const SplitOf<Tuning>& split) {
         work_queue_.wait_empty(shared_.work_queue_ring);
+        __syncwarp();  // consumers may empty the slot before a late lane has seen it empty
         if (lane_ == 0) {
             shared_.work_queue[work_queue_.slot] = split;
             work_queue_.arrive_and_expect_tx(shared_.work_queue_ring, 0);
@@ -116,18 +75,17 @@ protected:
     // a prefetch would not help.
     __device__ __forceinline__ void prefetch_query(const SplitOf<Tuning>& split) const {
         constexpr int kCacheLineBytes = 128;
-        constexpr int kQueryBytes = kConfig.head_dim * bytes_of(kConfig.dtype);
-        constexpr int kCacheLines = kQueryBytes < kCacheLineBytes ? 1 : kQueryBytes / kCacheLineBytes;
-        using Unit = std::conditional_t<bytes_of(kConfig.dtype) == 1, uint8_t, uint16_t>;
+        const int element_bytes = bytes_of(query_type<Tuning>(params_));
+        const int cache_lines = divide_up(kConfig.head_dim * element_bytes, kCacheLineBytes);
         const PackedRows rows = packed_rows<Tuning>(params_, split);
         const WorkTile work_tile(params_, rows, split);
         if constexpr (kConfig.fp8_cache) prefetch_scales(rows, work_tile);
 #pragma unroll 1
-        for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
-            const int row = work_tile.first_row + i / kCacheLines;
-            if (!rows.exists(row) || i % kCacheLines * kCacheLineBytes >= params_.head_dim * bytes_of(kConfig.dtype)) continue;
-            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row<Unit>(params_, rows, work_tile, row)) +
-                             i % kCacheLines * kCacheLineBytes);
+        for (int i = lane_; i < rows.per_work_tile * cache_lines; i += sm90::kWarpThreads) {
+            const int row = work_tile.first_row + i / cache_lines;
+            const int offset = i % cache_lines * kCacheLineBytes;
+            if (!rows.exists(row) || offset >= params_.head_dim * element_bytes) continue;
+            ptx::prefetch_l2(static_cast<const char*>(query_row(params_, rows, work_tile, row, element_bytes)) + offset);
         }
     }
 
@@ -212,7 +170,7 @@ protected:
                 ptx::tma_load_5d(shared_.v[stage] + place, &params_.v, full, first, key_in_page, 0, kv_head_, page);
             }
         }
-        ring_.advance();
+        advance<used_stages(kConfig)>(ring_);
     }
 
     // A box is one column of swizzle atoms, so that wgmma finds all keys of a column below each other.
@@ -252,8 +210,13 @@ protected:
             const int page = pages_.read(slot);
             const int key_in_page = pages_.key_in_page(key, slot);
             if constexpr (kConfig.fp8_cache) {
-                const uint2 k = quantised(params_.k_new, params_.k_scale, split.sequence, key - old, head, column);
-                const uint2 v = quantised(params_.v_new, params_.v_scale, split.sequence, key - old, head, column);
+                float k_scale = scale_of(params_.k_scale, split.sequence, head), v_scale = scale_of(params_.v_scale, split.sequence, head);
+                if constexpr (kConfig.key_scales) {
+                    k_scale *= key_scale_of(params_.k_key_scale, page, key_in_page, head);
+                    v_scale *= key_scale_of(params_.v_key_scale, page, key_in_page, head);
+                }
+                const uint2 k = quantised(params_.k_new, k_scale, split.sequence, key - old, head, column);
+                const uint2 v = quantised(params_.v_new, v_scale, split.sequence, key - old, head, column);
                 *at<uint2, uint8_t>(params_.k_cache, page, key_in_page, head, column) = k;
                 *at<uint2, uint8_t>(params_.v_cache, page, key_in_page, head, column) = v;
             } else {
@@ -268,10 +231,9 @@ protected:
     }
 
     // Eight columns of a new row as E4M3: to_fp8(x / scale), by IEEE division. E4M3 rows are copied.
-    __device__ __forceinline__ uint2 quantised(const FlashcoreOperand& rows, const Scale& scale, int sequence, int row, int head,
+    __device__ __forceinline__ uint2 quantised(const FlashcoreOperand& rows, float divisor, int sequence, int row, int head,
                                                int column) const {
         if (params_.new_dtype == DType::kE4m3) return *at<const uint2, uint8_t>(rows, sequence, row, head, column);
-        const float divisor = scale_of(scale, sequence, head);
         const uint4 given = *at<const uint4>(rows, sequence, row, head, column);
         const uint32_t words[4] = {given.x, given.y, given.z, given.w};
         uint32_t result[2] = {};

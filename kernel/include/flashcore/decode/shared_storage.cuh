@@ -66,7 +66,8 @@ struct alignas(kSharedAlignment) SharedStorage {
     // Each lane that copies arrives when its copies have landed. TMA counts bytes, so one arrival expects them.
     __device__ __forceinline__ void init_barriers() {
         work_queue_ring.init(kConfig.consumer_warps);
-        ring.init(kConfig.consumer_warps, kConfig.gathered ? kConfig.producer_warps * kWarpThreads : 1);
+        const int lanes = kConfig.gathered ? kConfig.producer_warps * kWarpThreads : kConfig.key_scales ? 1 + kWarpThreads : 1;
+        ring.init(kConfig.consumer_warps, lanes);
         ptx::fence_mbarrier_init();
     }
 };

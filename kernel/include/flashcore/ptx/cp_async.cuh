@@ -1,4 +1,4 @@
-// cp.async: copies from global to shared memory by the threads of a warp, 16 bytes each. Nothing waits, and no register holds the data.
+// cp.async: copies from global to shared memory by the threads of a warp, 16 or 4 bytes each. Nothing waits, and no register holds the data.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,11 @@ namespace flashcore::ptx {
 // bytes into L2.
 __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+
+// Both addresses are multiples of 4. Unless it exists, the source is not read, and the copy is 0.
+__device__ __forceinline__ void cp_async_4(uint32_t shared, const void* global, bool exists) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(exists ? 4 : 0) : "memory");
 }
 
 // Arrives at the barrier when all earlier copies of this thread have landed, or now if none is left. The barrier must count this

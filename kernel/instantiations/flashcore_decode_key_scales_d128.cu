@@ -1,0 +1,21 @@
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/decode/decode.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::decode::Config config = {
+        .head_dim = 128, .dtype = flashcore::DType::kE4m3, .tile_keys = 128, .stages = 5,
+        .consumer_warps = 8, .fp8_cache = true, .key_scales = true};
+};
+constexpr int kThreads = flashcore::decode::threads(Tuning::config);
+constexpr int kSharedBytes = 200704;
+static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_decode_key_scales_d128(const __grid_constant__ flashcore::decode::KeyScaleParams params) {
+    flashcore::decode::decode<Tuning>(params);
+}
+
+extern "C" const flashcore::decode::KeyScaleDecodeVariant flashcore_decode_key_scales_d128_variant = {
+    Tuning::config, flashcore::launch<flashcore_decode_key_scales_d128, kThreads, kSharedBytes, flashcore::decode::KeyScaleParams>};
