@@ -129,7 +129,7 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
             f"include/flashcore/attention/{name.lower()}_variants.h": f"#pragma once\n#define FLASHCORE_{name}_VARIANTS(X){text}\n"
             for name, text in lists.items()
         }
-    kinds = ("", "local_", *(("fp8_", "ragged_", "gather_") if operation == "decode" else ()))
+    kinds = ("", "local_", *(("fp8_", "key_scales_", "ragged_", "gather_") if operation == "decode" else ()))
     macros = {f"{operation}/{kind}variants.h": f"FLASHCORE_{operation}_{kind}VARIANTS".upper() for kind in kinds}
     is_local = "_local_" in entry or "_cap_" in entry
     kind = (
@@ -141,8 +141,7 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
         if "_ragged_" in entry or "_warpgroup_" in entry
         else ""
     )
-    if "_gather_" in entry:
-        kind = "gather_"
+    kind = next((f"{name}_" for name in ("gather", "key_scales") if f"_{name}_" in entry), kind)
     chosen = f"{operation}/{kind}variants.h"
     variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {

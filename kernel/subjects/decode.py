@@ -9,6 +9,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 - ``packed``: packed queries (sequences.py), of which the launch serves the sequences of 1 to so many. ``sq`` is that of one left out
 - ``used``: packed sequences have unused rows. ``rotary``, ``index``, ``leftpad``: see caches.py
 - ``left``, ``right``, ``chunk``, ``softcap``, ``sinks``: as in attention.py. ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
+- ``scales``: of each token or page of such caches. Otherwise those of each (sequence, KV head)
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
 garbage. The seed changes values only. E4M3 tensors are inputs as bytes.
@@ -52,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "max_ctas": 0,
     "input": "normal",
     "flash": False,
-    "cache": "",
+    **dict.fromkeys(("cache", "scales"), ""),
     "packed": 0,
     "vary": "",
     "counted": False,
@@ -69,6 +70,7 @@ OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
 CHOICES = {
     "dtype": ("fp16", "bf16", "e4m3"),
     "cache": ("", "e4m3"),
+    "scales": ("", "token", "page"),
     "d": sequences.HEAD_DIMS,
     "page": range(MAX_PAGE + 1),
     "sq": range(1, sequences.MAX_DRAWN + 1),
@@ -109,7 +111,10 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     moved = cache * sum(totals) + p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
-        "bytes": float(rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * moved),
+        "bytes": float(
+            rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES)
+            + 2 * p["hkv"] * (p["d"] * moved + fp8.count_scale_bytes(p, totals))
+        ),
         "entries": [sequences.name_entry({**p, "page": caches.get_page(p)}, is_local=local.needs_local(p))] if rows else [],
     }
 
@@ -134,8 +139,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     new = {f"{name}_new": formulas.gather_rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
     scales = {}
     if p["cache"]:
-        scales = {f"{name}_scale": fp8.make_scale(p, step) for step, name in enumerate("kv", start=1)}
-        k, v = (fp8.quantise(tensor, scales[f"{name}_scale"][:, None]) for name, tensor in (("k", k), ("v", v)))
+        scales = {f"{name}_scale": fp8.make_cache_scale(p, step, before + p["new"]) for step, name in enumerate("kv", start=1)}
+        k, v = (fp8.quantise(tensor, fp8.spread(scales[f"{name}_scale"], p)) for name, tensor in (("k", k), ("v", v)))
     if p["dtype"] == "e4m3":
         scales["q_scale"] = fp8.make_scale(p, 0)
         q = fp8.quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
@@ -146,6 +151,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = caches.make_table(p, counts).to(DEVICE) if p["page"] else None
     if table is not None:
         k, v = (caches.to_pages(cache, table, p, counts, fp8.get_nan(cache)) for cache in (k, v))
+        for name in ("k_scale", "v_scale") if p["scales"] else ():
+            scales[name] = fp8.select_pages(caches.to_pages(scales[name], table, p, counts, math.nan), p)
     options = {**{key: p[key] for key in (*OPTIONS, "flash", "vary", "counted", *local.LIMITS)}, **local.draw_sinks(p, generator)}
     options |= caches.draw(p, counts, generator, dtype)
     return {**sequences.pack(q, p), "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
@@ -217,10 +224,10 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     lengths = inputs["lengths"].tolist()
     for i, queries, rows_of_out, rows_of_lse in sequences.split(inputs, out, lse):
         sq, turned = len(queries), caches.turn(queries, inputs, lengths[i], counts_up=inputs["causal"])
-        query = fp8.dequantise(turned, inputs.get("q_scale"), i, dtype)
+        query = fp8.dequantise(turned, fp8.find_scale(inputs, "q", i), dtype)
         new = ((name, _make_new_rows(inputs, name, i, lengths[i])) for name in ("k", "v"))
         k, v = (caches.append(inputs, stored[name], i, lengths[i], rows) for name, rows in new)
-        k, v = (fp8.dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
+        k, v = (fp8.dequantise(rows, fp8.find_scale(inputs, name, i), dtype) for name, rows in (("k", k), ("v", v)))
         if local.is_limited(inputs):
             rows_of_out[:], rows_of_lse[:] = local.compute_rows(query, k, v, inputs)
             continue
@@ -241,7 +248,7 @@ def _make_new_rows(inputs: Mapping[str, Any], name: str, sequence: int, before: 
     if rows is None:
         return None
     rows = caches.turn(rows, inputs, before) if name == "k" else rows
-    return fp8.quantise(rows, inputs[f"{name}_scale"][sequence][None].float()) if fp8.is_fp8(inputs[name]) else rows
+    return fp8.quantise(rows, fp8.find_scale(inputs, name, sequence)[-len(rows) :].float()) if fp8.is_fp8(inputs[name]) else rows
 
 
 def _count_keys(p: Mapping[str, Any]) -> list[int]:

@@ -46,6 +46,8 @@ def check(p: Mapping[str, Any]) -> None:
         raise ValueError(f"vary: needs defaults of packed, new and flash, is {p['vary']!r}")
     if p["dtype"] == "e4m3" and not p["cache"]:
         raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
+    if p["scales"] and not (p["cache"] and (p["page"] or p["scales"] == "token")):
+        raise ValueError(f"scales: needs cache e4m3, and page pages, is {p['scales']!r}")
     if p["cache"] and p["d"] % FP8_STEP:
         raise ValueError(f"d: must be a multiple of {FP8_STEP} over caches of E4M3, is {p['d']}")
 
@@ -71,6 +73,8 @@ def name_entry(p: Mapping[str, Any], *, is_local: bool) -> str:
     elif p["deterministic"] and not (kind or p["splits"] or p["cache"]):
         kind = "deterministic_"
     head_dim = min(size for size in KERNEL_HEAD_DIMS if size >= p["d"])
+    if p["scales"]:
+        return f"flashcore_decode_key_scales_d{head_dim}"
     return f"flashcore_decode_{kind}d{head_dim}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"
 
 

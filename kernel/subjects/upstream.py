@@ -45,8 +45,8 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "e4m3": "flo
 NAMED = re.compile(r"[a-z_]+: ")
 """How a message of FlashCore begins that refuses an argument."""
 TABLES = (
-    "attention", "attention_local", "decode", "decode_ragged", "decode_local", "decode_fp8", "decode_gather", "varlen", "e4m3",
-    "e4m3_block", "e4m3_transpose", "combine",
+    "attention", "attention_local", "decode", "decode_ragged", "decode_local", "decode_fp8", "decode_key_scales", "decode_gather",
+    "varlen", "e4m3", "e4m3_block", "e4m3_transpose", "combine",
 )  # fmt: skip
 """The kernels that the launchers of attention, decode, E4M3 and the merge name (kernel/variants.toml)."""
 QUANTISE = "kernel/src/quantise_blocks.cu"

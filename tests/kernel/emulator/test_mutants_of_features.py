@@ -10,12 +10,13 @@ import pytest
 from emulated import KERNEL, Library, ViolationError
 from emulated_cases import Attention, Decode, Local
 from emulated_e4m3 import PackedE4m3
+from emulated_key_scales import Scaled
 from emulated_packed import E4m3, Packed
 from emulator_build import build
 
 pytestmark = pytest.mark.nightly
 
-Case = Attention | Decode | E4m3 | Packed | PackedE4m3
+Case = Attention | Decode | E4m3 | Packed | PackedE4m3 | Scaled
 TABLE = tomllib.loads((KERNEL / "defects/mutants.toml").read_text(encoding="utf-8"))
 EDITS = {mutant["name"]: mutant["edits"] for mutant in TABLE["mutant"]}
 SOURCES = {"attention": ["attention"], "decode": ["decode"], "e4m3": ["e4m3", "e4m3_varlen"]}
@@ -32,6 +33,9 @@ CAUGHT: dict[str, Case] = {
     "decode-not-capped": Decode(128, (300, 70), heads=4, local=Local(softcap=2.0)),
     "decode-page-before": Decode(128, (300, 70), heads=4, page_size=16),
     "appended-key-before": Decode(128, (300, 70), heads=4, sq=3, new_keys=3),
+    "fp8-key-scale-of-the-next": Scaled(128, (300, 70), page_size=16),
+    "fp8-key-scale-forgotten": Scaled(128, (300, 70)),
+    "fp8-value-scale-twice": Scaled(128, (300, 70), page_size=64, per_page=True),
     "e4m3-odd-block-lost": E4m3(20, 300),
     "e4m3-odd-block-of-another-slot": E4m3(20, 300),
     "e4m3-packed-odd-block-lost": PackedE4m3(128, ((5, 200), (9, 129), (20, 333)), rows=(0, 4, 19)),
@@ -46,6 +50,9 @@ HIDDEN: dict[str, tuple[Case, ...]] = {
     "decode-used-queries-ignored": (Packed(128, ((4, 60), (1, 40)), "flashcore_decode", page_size=16),),
     "decode-page-before": (Decode(128, (300, 70), heads=4),),
     "appended-key-before": (Decode(128, (300, 70), heads=4, new_keys=1),),
+    "fp8-key-scale-of-the-next": (Scaled(128, (300, 70), page_size=16, per_page=True),),
+    "fp8-key-scale-forgotten": (Scaled(128, (300, 70), scaled="v"),),
+    "fp8-value-scale-twice": (Scaled(128, (300, 70), scaled="k"),),
     "e4m3-odd-block-lost": (E4m3(20, 256), E4m3(20, 500)),
     "e4m3-odd-block-of-another-slot": (E4m3(20, 256), E4m3(20, 500)),
     "e4m3-packed-odd-block-lost": (PackedE4m3(128, ((5, 200), (9, 129), (20, 400)), rows=(0, 4, 19)),),

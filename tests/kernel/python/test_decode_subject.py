@@ -39,6 +39,15 @@ def test_flops_bytes_and_entries() -> None:
     assert subject.problem({**few, "new": 4})["bytes"] - subject.problem(few)["bytes"] == 2 * 2 * 4 * 64
 
 
+def test_scales_of_tokens_and_pages_count() -> None:
+    """Four bytes for K and for V, per KV head and token or page. Those of sequences are not counted."""
+    subject = load()
+    row = {**BASE, "cache": "e4m3", "page": 16}
+    tokens, pages = 4 * 2 * 2 * 5 * 70, 4 * 2 * 2 * 5 * 5
+    for scales, more in (("token", tokens), ("page", pages)):
+        assert subject.problem({**row, "scales": scales})["bytes"] == subject.problem(row)["bytes"] + more
+
+
 def test_packed_queries_count_only_what_is_served() -> None:
     """Six sequences with 1, 4, 0, 20 (too many), 2 and 1 queries."""
     subject = load()
@@ -84,6 +93,7 @@ def test_length_distributions() -> None:
         ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 100}, "d"), ({"d": 24, "cache": "e4m3"}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 1025}, "page"),
         ({"page": 8}, "page"),
         ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
+        ({"scales": "token"}, "scales"), ({"scales": "page", "cache": "e4m3"}, "scales"), ({"scales": "head", "cache": "e4m3"}, "scales"),
         ({"packed": 17}, "packed"), ({"packed": 2, "new": 1}, "packed"), ({"packed": 2, "flash": True}, "packed"),
         ({"used": True}, "used"), ({"rotary": "odd"}, "rotary"), ({"rotary": "pairs", "flash": True}, "rotary"), ({"index": True}, "index"),
         ({"leftpad": True, "flash": True, "new": 1}, "leftpad"),
@@ -99,7 +109,8 @@ def cpu_subject(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Load the subject for the CPU."""
     pytest.importorskip("torch")
     subject = load()
-    monkeypatch.setattr(subject, "DEVICE", "cpu")
+    for module in (subject, subject.fp8):
+        monkeypatch.setattr(module, "DEVICE", "cpu")
     return subject
 
 
@@ -208,6 +219,39 @@ def test_appended_caches_are_outputs_and_inputs_stay(cpu_subject: Any) -> None:
     assert torch.equal(inputs["k"].nan_to_num(9.0), before.nan_to_num(9.0))
     changed = expected["k"] != before.double().nan_to_num(cpu_subject.MARK)
     assert int(changed.sum()) == inputs["k_new"].numel()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"scales": "token"}, {"scales": "token", "page": 16, "new": 3, "dtype": "e4m3"}, {"scales": "page", "page": 16, "new": 2}],
+    ids=str,
+)
+def test_scales_of_tokens_and_pages_follow_the_formula(cpu_subject: Any, case: dict[str, Any]) -> None:
+    """The scale of a key is at its place in the page table, and differs from its neighbours'. Where no key is, it is NaN."""
+    import torch
+
+    from flashcore_ci.worker.tensors import upcast
+
+    inputs = upcast(cpu_subject.inputs({**BASE, **case, "cache": "e4m3", "lengths": "edges"}, 3))
+    expected, new = cpu_subject.reference(inputs), case.get("new", 0)
+    q, table, d = inputs["q"], inputs["page_table"], 64
+    if "q_scale" in inputs:
+        q = cpu_subject.fp8.to_float(q).double() * inputs["q_scale"].repeat_interleave(3, 1)[:, None, :, None]
+    used = 0
+    for i, n in enumerate(inputs["lengths"].tolist()):
+        rows: dict[str, list[Any]] = {"k": [], "v": []}
+        for (name, kept), j in itertools.product(rows.items(), range(n + new)):
+            page, place = (i, j) if table is None else (int(table[i, j // 16]), j % 16)
+            scale = inputs[f"{name}_scale"].expand(-1, inputs[name].shape[1], -1)[page, place]
+            used += len(scale) if case["scales"] == "token" or place == 0 else 0
+            row = inputs[f"{name}_new"][i, j - n] if j >= n else inputs[name][page, place]
+            stored = cpu_subject.fp8.quantise(row, scale) if j >= n else row
+            kept.append(cpu_subject.fp8.to_float(stored).double() * scale[:, None])
+        for head in (0, 5) if n + new else ():
+            keys, values = (torch.stack(kept)[:, head // 3] for kept in rows.values())
+            scores = keys @ q[i, 0, head] / math.sqrt(d)
+            torch.testing.assert_close(expected["out"][i, 0, head], scores.softmax(0) @ values)
+    assert used == sum(int((~inputs[f"{name}_scale"].isnan()).sum()) for name in "kv")
 
 
 @pytest.mark.parametrize("causal", [False, True])
