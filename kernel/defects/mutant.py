@@ -19,9 +19,10 @@ from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
 ENTRIES, EDITS = "kernel/defects/entries.py", "kernel/defects/edits.py"
-VARLEN, COMBINE = "src/varlen.cu", "src/combine.cu"
-PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
-TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
+VARLEN, COMBINE, E4M3 = "src/varlen.cu", "src/combine.cu", "include/flashcore/attention/e4m3/launcher.h"
+PREPARE = "flashcore_attention_prepare"  # lays out sequences of different lengths. Only mutants of paged entries have it
+TRANSPOSE = "flashcore_e4m3_transpose_values"  # runs before attention in E4M3
+SUFFIXES = {PREPARE: "prepare", TRANSPOSE: "helper"}
 
 SUBJECT = ""
 """The mutant's name. The worker sets it to the subject's name in the suite."""
@@ -77,14 +78,11 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
     symbols = {symbol: instantiation}
     helper = _find_helper(entry)
-    if helper == TRANSPOSE:
-        symbols[f"{symbol}_helper"] = file = f"instantiations/{TRANSPOSE}.cu"
-        sources[file] = re.sub(rf"\b{TRANSPOSE}(?=_variant\b|\b)", f"{symbol}_helper", sources.get(file) or _read(root, file))
-    if helper == PREPARE:
-        symbols[f"{symbol}_prepare"] = prepare = f"instantiations/{PREPARE}.cu"
-        for file in (prepare, VARLEN):
-            text = sources.get(file) or _read(root, file)
-            sources[file] = re.sub(r"\bflashcore_attention_(paged|varlen)_prepare(?=_variant\b|\b)", f"{symbol}_prepare", text)
+    if helper:
+        name, launcher = f"{symbol}_{SUFFIXES[helper]}", VARLEN if helper == PREPARE else E4M3
+        symbols[name] = f"instantiations/{helper}.cu"
+        for file in (symbols[name], launcher):
+            sources[file] = re.sub(rf"\b{helper}(?=_variant\b|\b)", name, sources.get(file) or _read(root, file))
     if _get_operation(entry) == "combine":  # has one entry function, so its launcher names it
         sources[COMBINE] = re.sub(rf"\b{entry}(?=_variant\b)", symbol, sources.get(COMBINE) or _read(root, COMBINE))
     sources |= _list_variants(entry, symbol)
@@ -93,7 +91,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     for file, text in sources.items():
         _write(root / folder / file, text)
     original = _load_original(entry).build(root)
-    names = {symbol: entry, f"{symbol}_prepare": PREPARE, f"{symbol}_helper": TRANSPOSE}
+    names = {symbol: entry, **{f"{symbol}_{suffix}": name for name, suffix in SUFFIXES.items()}}
     specs = {spec["symbol"]: spec for spec in original["entries"]}
     return {
         "library": f"lib{symbol}.so",
@@ -122,9 +120,7 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
         return {}
     if operation == "e4m3":
         kind = "E4M3_BLOCK" if "_block_" in entry else "E4M3"  # kernel/variants.toml
-        chosen = {kind: symbol, "E4M3_TRANSPOSE": f"{symbol}_helper"}
-        names = ("E4M3", "E4M3_BLOCK", "E4M3_TRANSPOSE")
-        lists = {name: f" X({chosen[name]}_variant)" if name in chosen else "" for name in names}
+        lists = {name: f" X({symbol}_variant)" if name == kind else "" for name in ("E4M3", "E4M3_BLOCK")}
         return {
             f"include/flashcore/attention/{name.lower()}_variants.h": f"#pragma once\n#define FLASHCORE_{name}_VARIANTS(X){text}\n"
             for name, text in lists.items()
@@ -157,8 +153,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     if original["entries"] != ([helper, entry] if helper else [entry]):
         raise ValueError(f"{SUBJECT}: mutates {entry}, but these parameters launch {original['entries']}")
     symbol = _make_symbol()
-    suffix = {PREPARE: "prepare", TRANSPOSE: "helper"}
-    return {**original, "entries": [f"{symbol}_{suffix[helper]}", symbol] if helper else [symbol]}
+    return {**original, "entries": [f"{symbol}_{SUFFIXES[helper]}", symbol] if helper else [symbol]}
 
 
 def load(library: pathlib.Path) -> None:

@@ -48,10 +48,11 @@ Status transpose_on_device(const TransposeArguments& args) {
                                   {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride},
                                   static_cast<int>(args.sk),
                                   static_cast<int>(blocks),
-                                  static_cast<int>(args.kv_heads)},
+                                  static_cast<int>(args.kv_heads),
+                                  static_cast<DType>(args.dtype)},
                                  static_cast<int>(args.head_dim),
                                  {}};
-    return launch_transpose(kTransposeVariants, args.dtype, params, sequences, args.stream);
+    return launch_transpose(params, sequences, args.stream);
 }
 
 Status transpose(const TransposeArguments& args) {

@@ -162,10 +162,11 @@ Status prepare(const Arguments& args, const PackedBatch& packed, void* values) {
                                   {},
                                   packed.k.total,
                                   static_cast<int>(value_blocks(args.total_k, args.batch)),
-                                  static_cast<int>(args.kv_heads)},
+                                  static_cast<int>(args.kv_heads),
+                                  DType::kE4m3},
                                  static_cast<int>(args.head_dim),
                                  packed};
-    return launch_transpose(kTransposeVariants, static_cast<int32_t>(DType::kE4m3), params, args.kv_heads, args.stream);
+    return launch_transpose(params, args.kv_heads, args.stream);
 }
 
 // The device is set, and the operands are checked.

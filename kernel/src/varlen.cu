@@ -7,8 +7,7 @@
 #include "flashcore/attention/shared_heads.h"
 #include "flashcore/attention/varlen.h"
 
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant;
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant;
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_prepare_variant;
 
 namespace flashcore::attention {
 namespace {
@@ -106,7 +105,8 @@ PagedBatch batch_of(const Arguments& args, const Config& config, const Params& p
              causal,
              shared_tiles(args, config),
              static_cast<int>(ctas)},
-            static_cast<int>(args.min_queries)};
+            static_cast<int>(args.min_queries),
+            !is_paged(args)};
 }
 
 Status forward(const Arguments& args) {
@@ -145,9 +145,7 @@ Status forward(const Arguments& args) {
 
     const PagedBatch batch = batch_of(args, variant->config, params, problem.causal, ctas);
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    const PrepareVariant& prepare =
-        is_paged(args) ? flashcore_attention_paged_prepare_variant : flashcore_attention_varlen_prepare_variant;
-    FLASHCORE_RETURN_IF_FAILED(check(prepare.launch(batch, 1, stream), "launch"));
+    FLASHCORE_RETURN_IF_FAILED(check(flashcore_attention_prepare_variant.launch(batch, 1, stream), "launch"));
     return check(variant->launch(params, std::min(tiles, ctas), stream), "launch");
 }
 

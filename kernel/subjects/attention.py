@@ -94,8 +94,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     entry = f"flashcore_attention_fwd_{shape}_{'causal' if p['causal'] else 'full'}"
     if local.needs_local(p):
         entry = f"flashcore_attention_{'cap' if p['softcap'] else 'local'}_{shape}"
-    prepare = varlen.PAGED_ENTRY if p["page"] else varlen.ENTRY
-    entries = [entry] if p["lengths"] == "equal" else [prepare, entry]
+    entries = [entry] if p["lengths"] == "equal" else [varlen.ENTRY, entry]
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
         "bytes": float(2 * ELEMENT_BYTES * elements + LSE_BYTES * p["h"] * queries),

@@ -85,7 +85,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "flops": 4.0 * p["d"] * p["h"] * pairs,
         "bytes": packed.count_bytes(p, lengths, OUT_BYTES, LSE_BYTES),
-        "entries": [f"flashcore_e4m3_transpose_{p['values']}", entry] if is_transposed else [entry],
+        "entries": ["flashcore_e4m3_transpose_values", entry] if is_transposed else [entry],
     }
 
 

@@ -51,7 +51,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     b, h, hkv = own["b"], own["h"], own.get("hkv", own["h"])
     moved = 128.0 * b * (h * own["sq"] + 2 * hkv * own["sk"]) * (2 * 2 + 1)
     kernels = [f"flashcore_quantise_{name}" for name in ("largest_bf16", "round_bf16", "scales")] + [
-        "flashcore_e4m3_transpose_bf16"
+        "flashcore_e4m3_transpose_values"
     ]
     attention = ["flashcore_e4m3_fwd_d128_full"]
     if part == "quantise":

@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-ENTRY = "flashcore_attention_varlen_prepare"
-PAGED_ENTRY = "flashcore_attention_paged_prepare"
+ENTRY = "flashcore_attention_prepare"
 PAGED_HEAD_DIMS, WARPGROUP_ROWS, MULTIPROCESSORS = (64, 128, 256), 64, 132
 MIN_SERVING = 3  # sequences: two chunks and a single query
 MAX_DECODED = 16  # queries of a sequence that flash_attn_with_kvcache gives to the library of decode, over pages

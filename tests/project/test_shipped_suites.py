@@ -25,7 +25,7 @@ ENTRY_FUNCTIONS = {
     *(f"flashcore_decode_deterministic_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_decode_d{d}_{dtype}_e4m3" for d in (64, 128, 256) for dtype in (*DTYPES, "e4m3")),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
-    "flashcore_attention_varlen_prepare",
+    "flashcore_attention_prepare",
 }
 LOCAL = {
     *(f"flashcore_attention_{kind}_{paged}d{d}_{dtype}" for kind in ("local", "cap") for paged in ("", "paged_") for d in (64, 128, 256) for dtype in DTYPES),
@@ -33,14 +33,11 @@ LOCAL = {
     *(f"flashcore_decode_local_warpgroup_d{d}_{dtype}" for d in (64, 128) for dtype in DTYPES),
 }  # fmt: skip
 """Their timed rows would need limits of their own. kernel/TUNING-windows.md has their times."""
-PAGED = {
-    *(name.replace("fwd_", "fwd_paged_") for name in ENTRY_FUNCTIONS if "attention_fwd" in name),
-    "flashcore_attention_paged_prepare",
-}
+PAGED = {name.replace("fwd_", "fwd_paged_") for name in ENTRY_FUNCTIONS if "attention_fwd" in name}
 E4M3 = {f"flashcore_e4m3_fwd_d{d}_{mask}" for d in (64, 128, 256) for mask in ("full", "causal")}
 E4M3_BLOCK = {name.replace("fwd", "block") for name in E4M3}
-TRANSPOSE = {f"flashcore_e4m3_transpose_{dtype}" for dtype in (*DTYPES, "e4m3")}
-PAGED_IN_TIME = {"flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"}
+TRANSPOSE = {"flashcore_e4m3_transpose_values"}
+PAGED_IN_TIME = {"flashcore_attention_fwd_paged_d64_fp16_full"}
 """Of pages one is timed: their consumers have the instructions of packed rows, and twelve rows would take half a minute."""
 
 PAGES = {1, 4, 8, 16, 32, 48, 64, 128, 256, 528, 1024}
@@ -94,8 +91,8 @@ def test_every_entry_function_is_checked_in_every_way(hopper):
         head_dims = {symbol.split("_")[2] for symbol in measured if symbol.endswith("_e4m3")}
         assert head_dims >= ({"d64", "d128", "d256"} if kind is Kind.PROFILE else {"d128", "d256"})  # D=64 scatters too much
     asked = launches(hopper, Kind.CORRECTNESS)
-    assert min(n for symbol, n in asked.items() if symbol not in TRANSPOSE | LOCAL and not symbol.endswith("_e4m3")) >= 4
-    over_e4m3 = {symbol: count for symbol, count in asked.items() if symbol.endswith("_e4m3") and symbol not in TRANSPOSE}
+    assert min(n for symbol, n in asked.items() if symbol not in LOCAL and not symbol.endswith("_e4m3")) >= 4
+    over_e4m3 = {symbol: count for symbol, count in asked.items() if symbol.endswith("_e4m3")}
     assert min(over_e4m3.values()) >= 2
     assert all(sum(count for symbol, count in over_e4m3.items() if f"_{d}_" in symbol) >= 6 for d in ("d64", "d128", "d256"))
 

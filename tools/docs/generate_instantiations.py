@@ -84,12 +84,11 @@ constexpr int kColumns = {columns};
 
 extern "C" __global__ void __launch_bounds__(kThreads, {ctas_per_multiprocessor}) {symbol}(
     const __grid_constant__ flashcore::attention::e4m3::TransposeParams params) {{
-    flashcore::attention::e4m3::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads, kColumns>(params);
+    flashcore::attention::e4m3::transpose_values<kThreads, kColumns>(params);
 }}
 
 extern "C" const flashcore::attention::e4m3::TransposeVariant {symbol}_variant = {{
-    {{kThreads, flashcore::DType::{dtype}}},
-    flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::e4m3::TransposeParams>}};
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::e4m3::TransposeParams>}};
 """
 
 DECODE = """\
@@ -139,8 +138,8 @@ constexpr int kThreads = {threads};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::BatchOf<{paged_kv}> batch) {{
-    flashcore::attention::prepare<kThreads, {paged_kv}>(batch);
+    const __grid_constant__ flashcore::attention::PagedBatch batch) {{
+    flashcore::attention::prepare_batch<kThreads>(batch);
 }}
 
 extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
@@ -222,7 +221,6 @@ LISTED = {
     "attention_local": "attention/local_variants.h",
     "e4m3": "attention/e4m3_variants.h",
     "e4m3_block": "attention/e4m3_block_variants.h",
-    "e4m3_transpose": "attention/e4m3_transpose_variants.h",
     "decode": "decode/variants.h",
     "decode_ragged": "decode/ragged_variants.h",
     "decode_fp8": "decode/fp8_variants.h",

@@ -61,7 +61,7 @@ def run(
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Library]:
     names = [f"flashcore_e4m3_block_d{request.param}_{mask}" for mask in ("full", "causal")]
     folder: Path = tmp_path_factory.mktemp("emulated")
-    return request.param, Library(build(folder / "blocks.so", [*names, "flashcore_e4m3_transpose_e4m3"], ["e4m3"]))
+    return request.param, Library(build(folder / "blocks.so", [*names, "flashcore_e4m3_transpose_values"], ["e4m3"]))
 
 
 @pytest.mark.parametrize("late", [True, False])

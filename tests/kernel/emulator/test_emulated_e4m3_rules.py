@@ -197,7 +197,7 @@ def test_strides_of_scales_do_not_matter(made: tuple[str, Library]) -> None:
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 def test_transposed_values_have_the_bits_of_the_formula(tmp_path: Path, kind: str) -> None:
     """A NaN stays NaN, without its sign."""
-    library = Library(build(tmp_path / "transpose.so", [f"flashcore_e4m3_transpose_{kind}"], ["e4m3"]))
+    library = Library(build(tmp_path / "transpose.so", ["flashcore_e4m3_transpose_values"], ["e4m3"]))
     library.configure(seed=6)
     v = fill_hard(Draw(library, 6), BATCH * NEW * KV_HEADS, kind)
     a = structure("FlashcoreE4m3TransposeArguments")()

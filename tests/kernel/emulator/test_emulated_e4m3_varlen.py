@@ -10,7 +10,7 @@ from emulated_e4m3 import PackedE4m3
 from emulator_build import build
 
 pytestmark = pytest.mark.nightly
-TRANSPOSE = "flashcore_e4m3_transpose_e4m3"
+TRANSPOSE = "flashcore_e4m3_transpose_values"
 LENGTHS = ((0, 5), (1, 1), (5, 64), (64, 0), (129, 300), (300, 129), (0, 0), (65, 129))
 SOME = (0, 1, 9, 63, 64, 128, 191, 200, 299)
 SHORT = tuple((1 + i % 3, 5 * i % 7) for i in range(40))  # more sequences than a warp has lanes

@@ -16,7 +16,7 @@ SOME = (0, 1, 63, 64, 127, 128, 199)
 SEQUENCES = ((70, 70), (1, 200), (130, 0), (200, 300))
 FEW = ((3, 300), (1, 70), (0, 10), (7, 64))
 ONE_KEY = Packed(64, ((1, 1),), heads=1, page_size=16)  # a CTA has one tile, so one slot never holds a tile
-PREPARE = "flashcore_attention_varlen_prepare flashcore_attention_paged_prepare"
+PREPARE = "flashcore_attention_prepare"
 
 
 def dense(head_dim: int, dtype: str, mask: str) -> tuple[str, str, list[Attention]]:
@@ -59,8 +59,8 @@ KERNELS = [
     (f"flashcore_attention_fwd_paged_d128_fp16_causal {PREPARE}", "varlen", [Packed(128, SEQUENCES[:2], page_size=100)]),
     (f"flashcore_attention_fwd_paged_d256_fp16_full {PREPARE}", "varlen", [Packed(256, SEQUENCES[:2], causal=False, page_size=64)]),
     (f"flashcore_attention_local_paged_d64_fp16 {PREPARE}", "varlen", [Packed(64, SEQUENCES[:2], page_size=16, local=WINDOW)]),
-    ("flashcore_e4m3_fwd_d128_full flashcore_e4m3_transpose_e4m3", "e4m3", [E4m3(200, 700, rows=SOME, scales=(0.5, 2.0, 3.0))]),
-    ("flashcore_e4m3_fwd_d128_causal flashcore_e4m3_transpose_e4m3", "e4m3", [E4m3(300, 300, causal=True, heads=2, rows=SOME)]),
+    ("flashcore_e4m3_fwd_d128_full flashcore_e4m3_transpose_values", "e4m3", [E4m3(200, 700, rows=SOME, scales=(0.5, 2.0, 3.0))]),
+    ("flashcore_e4m3_fwd_d128_causal flashcore_e4m3_transpose_values", "e4m3", [E4m3(300, 300, causal=True, heads=2, rows=SOME)]),
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ ATTENTION = (
     Attention(64, 400, 400, causal=True, max_ctas=1, rows=(0, 63, 64, 191, 300, 399)),
 )
 PAGED = (
-    "flashcore_attention_fwd_paged_d64_fp16_causal flashcore_attention_varlen_prepare flashcore_attention_paged_prepare",
+    "flashcore_attention_fwd_paged_d64_fp16_causal flashcore_attention_prepare",
     "varlen",
     Packed(64, ((1, 20),), heads=1, page_size=16),
 )

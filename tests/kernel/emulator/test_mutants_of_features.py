@@ -20,7 +20,7 @@ Case = Attention | Decode | E4m3 | Packed | PackedE4m3 | Scaled
 TABLE = tomllib.loads((KERNEL / "defects/mutants.toml").read_text(encoding="utf-8"))
 EDITS = {mutant["name"]: mutant["edits"] for mutant in TABLE["mutant"]}
 SOURCES = {"attention": ["attention"], "decode": ["decode"], "e4m3": ["e4m3", "e4m3_varlen"]}
-TRANSPOSE = "flashcore_e4m3_transpose_e4m3"
+TRANSPOSE = "flashcore_e4m3_transpose_values"
 CHUNK = Attention(64, 150, 151, causal=True, local=Local(chunk=100), rows=(0, 50, 98, 99, 100, 149))
 CAUGHT: dict[str, Case] = {
     "chunk-ignored": CHUNK,

@@ -14,7 +14,7 @@ from emulator_build import build
 
 pytestmark = pytest.mark.nightly
 
-PREPARE = ("flashcore_attention_varlen_prepare", "flashcore_attention_paged_prepare")
+PREPARE = "flashcore_attention_prepare"
 SHARED, SCHEDULER = "flashcore/attention/shared_heads.h", "flashcore/attention/shared_tile.h"
 SEQUENCES = ((33, 150), (0, 40), (1, 129), (5, 5), (64, 300), (65, 65), (100, 130), (20, 0), (200, 260))  # queries and keys
 NEVER = {SHARED: ("return config.paged_kv && !config.local;", "return false;")}
@@ -45,7 +45,7 @@ def load(
     mutations: dict[str, tuple[str, str]] | None = None,
     kinds: tuple[str, ...] = ("", "paged_"),
 ) -> Library:
-    names = [*(f"flashcore_attention_fwd_{kind}d{d}_fp16_{mask}" for kind in kinds), *PREPARE]
+    names = [*(f"flashcore_attention_fwd_{kind}d{d}_fp16_{mask}" for kind in kinds), PREPARE]
     return Library(build(tmp_path / f"{len(list(tmp_path.iterdir()))}.so", names, ["varlen"], mutations=mutations))
 
 

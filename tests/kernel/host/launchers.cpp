@@ -10,7 +10,6 @@
 #include "flashcore/attention/e4m3/block_params.h"
 #include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/e4m3_block_variants.h"
-#include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
@@ -93,8 +92,7 @@ FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 FLASHCORE_E4M3_VARIANTS(E4M3)
 #define BLOCK(name) extern "C" const flashcore::attention::e4m3::BlockVariant name = {e4m3_config(#name), launch};
 FLASHCORE_E4M3_BLOCK_VARIANTS(BLOCK)
-#define TRANSPOSE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name = {{128, flashcore::DType::kE4m3}, launch};
-FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
+extern "C" const flashcore::attention::e4m3::TransposeVariant flashcore_e4m3_transpose_values_variant = {{128}, launch};
 FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
@@ -108,8 +106,7 @@ FLASHCORE_DECODE_KEY_SCALES_VARIANTS(DECODE_KEY_SCALES)
 FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 #define DECODE_GATHER(name) extern "C" const flashcore::decode::GatherDecodeVariant name = {kGatherDecode, launch};
 FLASHCORE_DECODE_GATHER_VARIANTS(DECODE_GATHER)
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::combine::CombineVariant flashcore_combine_f32_variant = {{256, 5, 8}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();

@@ -33,8 +33,7 @@ CUresult encode(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuui
 #define COUNTED(name) extern "C" const flashcore::attention::AttentionVariant name = {kConfig, count};
 FLASHCORE_ATTENTION_VARIANTS(COUNTED)
 FLASHCORE_ATTENTION_LOCAL_VARIANTS(COUNTED)
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, count};
-extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, count};
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_prepare_variant = {{1024}, count};
 
 // Attends once, and returns how often this library has launched, or minus its status.
 FLASHCORE_API int flashcore_test_attend() {

@@ -201,7 +201,7 @@ def test_ragged_attention_counts_the_work_of_every_sequence() -> None:
     assert subject.problem(edges) == {
         "flops": 4.0 * 4 * 64 * (1 + 70 * 71 // 2),
         "bytes": 2.0 * 2 * 64 * (4 * 118 + 2 * 76) + 4 * 4 * 118,
-        "entries": ["flashcore_attention_varlen_prepare", "flashcore_attention_fwd_d64_bf16_causal"],
+        "entries": ["flashcore_attention_prepare", "flashcore_attention_fwd_d64_bf16_causal"],
     }
     ragged = subject.varlen.LENGTHS["ragged"]({"b": 32, "sq": 32768, "sk": 32768})
     assert len(set(ragged)) == 32

@@ -27,7 +27,7 @@ def test_entries_and_lengths() -> None:
     subject = load()
     paged = subject.problem({**BASE, "lengths": "edges", "page": 48})
     packed = subject.problem({**BASE, "lengths": "edges"})
-    assert paged == {**packed, "entries": ["flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"]}
+    assert paged == {**packed, "entries": ["flashcore_attention_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"]}
     assert subject.varlen.LENGTHS["serving"]({"b": 4, "sq": 40, "sk": 640}) == [(40, 40), (40, 640), (1, 28), (1, 226)]
 
 
@@ -45,7 +45,7 @@ def test_entries_and_lengths() -> None:
 )
 def test_packed_rows_of_short_sequences_are_read_as_a_page(change: dict[str, Any], entry: str) -> None:
     found = load().problem({**BASE, "lengths": "edges", "max_ctas": 27, **change})
-    assert found["entries"] == ["flashcore_attention_varlen_prepare", f"flashcore_attention_{entry}"]
+    assert found["entries"] == ["flashcore_attention_prepare", f"flashcore_attention_{entry}"]
 
 
 @pytest.mark.parametrize(

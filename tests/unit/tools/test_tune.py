@@ -164,7 +164,7 @@ def test_a_candidate_compiles_attention_only() -> None:
     files = build.sources(ROOT, in_use(64), tiles_of(VARIANTS)["d64"])
     names = {Path(path).name for path in files if path.endswith(".cu")}
     masks = {f"flashcore_attention_candidate_{mask}.cu" for mask in choice.MASKS}
-    assert names == {*masks, "flashcore_attention_varlen_prepare.cu", "flashcore_attention_paged_prepare.cu"}
+    assert names == {*masks, "flashcore_attention_prepare.cu"}
     assert build.VARIANTS in files
 
 

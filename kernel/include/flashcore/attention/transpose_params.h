@@ -7,7 +7,6 @@ namespace flashcore::attention {
 
 struct TransposeConfig {
     int threads;
-    DType source;
 };
 
 struct TransposeParams {
@@ -20,6 +19,7 @@ struct TransposeParams {
     int sk;
     int blocks;  // of keys, of a head
     int kv_heads;
+    DType source;  // of v
 };
 
 using TransposeVariant = Variant<TransposeConfig, TransposeParams>;

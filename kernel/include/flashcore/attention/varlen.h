@@ -24,9 +24,10 @@ struct VarlenBatch {
     int ctas;          // heads share tiles only where there are more tiles than these
 };
 
-// A batch with keys in pages. Sequences of fewer queries get no tiles: another launch may serve them.
+// A batch with keys in pages, or packed. Sequences of fewer queries get no tiles: another launch may serve them.
 struct PagedBatch : VarlenBatch {
     int min_queries;
+    bool packed;  // no pages: min_queries is not used
 };
 
 template <bool kPaged>

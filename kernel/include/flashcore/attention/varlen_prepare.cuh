@@ -88,14 +88,20 @@ __device__ __forceinline__ SequenceInfo info_with_tile_count(const BatchOf<kPage
     return {tiles, row_tiles, group, q.end, k.end, q.length, k.length, shared_tiles};
 }
 
-// One thread per bucket. A CTA of fewer threads has wider buckets. A batch of another type also wants to know which sequence each
-// sequence info belongs to.
+// Shared memory of `prepare`. A CTA of fewer threads than buckets has wider ones.
+template <int kThreads>
+struct PrepareStorage {
+    static constexpr int kBuckets = kThreads < kLengthBuckets ? kThreads : kLengthBuckets;
+    int bucket_offsets[kBuckets];  // sequences of each bucket, then the index of its next sequence
+    int warps[kThreads / kWarpThreads];
+};
+
+// One thread per bucket. A batch of another type also wants to know which sequence each sequence info belongs to.
 template <int kThreads, bool kPaged, class Batch>
-__device__ __forceinline__ void prepare(const Batch& batch) {
-    constexpr int kBuckets = kThreads < kLengthBuckets ? kThreads : kLengthBuckets;
+__device__ __forceinline__ void prepare(const Batch& batch, PrepareStorage<kThreads>& storage) {
+    constexpr int kBuckets = PrepareStorage<kThreads>::kBuckets;
     constexpr int kWidth = kLengthBuckets / kBuckets;
-    __shared__ int bucket_offsets[kBuckets];  // sequences of each bucket, then the index of its next sequence
-    __shared__ int warps[kThreads / kWarpThreads];
+    auto& [bucket_offsets, warps] = storage;
     static_assert(kBuckets * kWidth == kLengthBuckets, "buckets are equally wide");
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < kBuckets) bucket_offsets[thread] = 0;
@@ -124,6 +130,14 @@ __device__ __forceinline__ void prepare(const Batch& batch) {
     if (thread > 0) return;
     batch.sequence_infos[batch.batch].first_tile = tiles;
     *batch.tile_counter = {0, 0};
+}
+
+// The entry function. It chooses once between packed rows and pages.
+template <int kThreads>
+__device__ __forceinline__ void prepare_batch(const PagedBatch& batch) {
+    __shared__ PrepareStorage<kThreads> storage;
+    if (batch.packed) return prepare<kThreads, false>(static_cast<const VarlenBatch&>(batch), storage);
+    prepare<kThreads, true>(batch, storage);
 }
 
 }  // namespace flashcore::attention

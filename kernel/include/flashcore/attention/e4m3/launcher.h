@@ -7,7 +7,6 @@
 #include "flashcore/attention/e4m3/forward_params.h"
 #include "flashcore/attention/e4m3/transpose_params.h"
 #include "flashcore/attention/e4m3_abi.h"
-#include "flashcore/attention/e4m3_transpose_variants.h"
 #include "flashcore/attention/e4m3_variants.h"
 #include "flashcore/attention/plan.h"
 #include "flashcore/core/arguments.h"
@@ -18,17 +17,14 @@
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::ForwardVariant name;
 FLASHCORE_E4M3_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
-#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::e4m3::TransposeVariant name;
-FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_DECLARE)
-#undef FLASHCORE_DECLARE
+extern "C" const flashcore::attention::e4m3::TransposeVariant flashcore_e4m3_transpose_values_variant;
 
 namespace flashcore::attention::e4m3 {
 
-namespace {  // each launcher has tables of its own, as in attention/launcher.h
+namespace {  // each launcher has a table of its own, as in attention/launcher.h
 
 #define FLASHCORE_ADDRESS(name) &name,
 constexpr const ForwardVariant* kVariants[] = {FLASHCORE_E4M3_VARIANTS(FLASHCORE_ADDRESS) nullptr};
-constexpr const TransposeVariant* kTransposeVariants[] = {FLASHCORE_E4M3_TRANSPOSE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
 // The last one is null, so that a build of a single entry function has no empty list.
 
@@ -53,19 +49,13 @@ const AnyVariant* find(const AnyVariant* const (&variants)[kCount], bool causal,
 }
 
 // Transposes all blocks of so many sequences. The device and its parameters are set.
-template <size_t kCount>
-Status launch_transpose(const TransposeVariant* const (&variants)[kCount], int32_t dtype, const TransposeParams& params,
-                        int64_t sequences, void* stream) {
+inline Status launch_transpose(const TransposeParams& params, int64_t sequences, void* stream) {
     const int64_t parts = params.head_dim / kPartColumns;
     if (sequences > kTileLimit / (params.blocks * parts)) {
         return fail(Status::kInvalidArgument, "batch: batch * kv_heads * blocks of 128 keys and 64 columns must not exceed 2^30");
     }
-    for (const TransposeVariant* candidate : variants) {
-        if (candidate == nullptr || static_cast<int32_t>(candidate->config.source) != dtype) continue;
-        const auto ctas = static_cast<int>(params.blocks * sequences * parts);
-        return check(candidate->launch(params, ctas, static_cast<cudaStream_t>(stream)), "launch");
-    }
-    return fail(Status::kInvalidArgument, "dtype: no kernel of this library transposes %d", dtype);
+    const auto ctas = static_cast<int>(params.blocks * sequences * parts);
+    return check(flashcore_e4m3_transpose_values_variant.launch(params, ctas, static_cast<cudaStream_t>(stream)), "launch");
 }
 
 // Fills in what follows from the arguments alone, for sequences of equal length, except the tensor maps and the schedule.

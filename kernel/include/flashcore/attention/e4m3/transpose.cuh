@@ -17,6 +17,10 @@ namespace flashcore::attention::e4m3 {
 
 constexpr int kGroupKeys = 16;  // of a thread
 
+// Words of a tile: four columns each, and one more per key.
+template <int kColumns>
+constexpr int kTileWords = kValueKeys * (kColumns / 4 + 1);
+
 // Words of four columns in shared memory. Their places depend on the key, so that the threads of a warp read different banks.
 template <int kWords>
 __device__ __forceinline__ int word_place(int key, int word) {
@@ -76,15 +80,12 @@ __device__ __forceinline__ KeyRows find_rows(const PackedBatch& packed, int bloc
     return {first_row + first_key, first_key < 0 ? 0 : range.end};
 }
 
+// `tile` has the block's keys, as words of four columns.
 template <class Source, int kThreads, int kColumns>
-__device__ __forceinline__ void transpose_values(const TransposeParams& params) {
+__device__ __forceinline__ void transpose_block(const TransposeParams& params, uint32_t (&tile)[kTileWords<kColumns>]) {
     constexpr int kWords = kColumns / 4;
     constexpr int kGroups = kValueKeys / kGroupKeys;
     static_assert(kThreads == kWords * kGroups && kWords == 16, "a thread per word and group of keys");
-    __shared__ uint32_t tile[kValueKeys * (kWords + 1)];
-    if constexpr (std::is_same_v<Source, E4m3>) {
-        if (params.packed.sequence_infos != nullptr && blockIdx.x == 0) prepare<kThreads, false>(params.packed);
-    }
     const int parts = params.head_dim / kColumns;
     const int part = static_cast<int>(blockIdx.x) % parts;
     const int number = static_cast<int>(blockIdx.x) / parts;
@@ -130,6 +131,19 @@ __device__ __forceinline__ void transpose_values(const TransposeParams& params) 
     for (int i = 0; i < 4; ++i) {
         *reinterpret_cast<uint4*>(out + value_row(4 * word + i) * pitch) = make_uint4(rows[i][0], rows[i][1], rows[i][2], rows[i][3]);
     }
+}
+
+// The entry function. It chooses once between the types of values. `<` makes the compiler place E4M3 first: attention runs it.
+template <int kThreads, int kColumns>
+__device__ __forceinline__ void transpose_values(const TransposeParams& params) {
+    __shared__ uint32_t tile[kTileWords<kColumns>];
+    __shared__ PrepareStorage<kThreads> storage;
+    if (params.source < DType::kE4m3) {
+        if (params.source == DType::kBf16) return transpose_block<OperandOf<DType::kBf16>, kThreads, kColumns>(params, tile);
+        return transpose_block<OperandOf<DType::kFp16>, kThreads, kColumns>(params, tile);
+    }
+    if (params.packed.sequence_infos != nullptr && blockIdx.x == 0) prepare<kThreads, false>(params.packed, storage);
+    transpose_block<E4m3, kThreads, kColumns>(params, tile);
 }
 
 }  // namespace flashcore::attention::e4m3

@@ -1,4 +1,4 @@
-// Parameters of the kernels that transpose values of 64, 128 and 256 columns for E4M3 (attention/e4m3/transpose.cuh).
+// Parameters of the kernel that transposes values of 64, 128 and 256 columns for E4M3 (attention/e4m3/transpose.cuh).
 #pragma once
 
 #include "flashcore/attention/transpose_params.h"
