@@ -37,6 +37,7 @@ PAGED = {name.replace("fwd_", "fwd_paged_") for name in ENTRY_FUNCTIONS if "atte
 E4M3 = {f"flashcore_e4m3_fwd_d{d}_{mask}" for d in (64, 128, 256) for mask in ("full", "causal")}
 E4M3_BLOCK = {name.replace("fwd", "block") for name in E4M3}
 TRANSPOSE = {"flashcore_e4m3_transpose_values"}
+KEY_SCALES = {f"flashcore_decode_key_scales_d{d}" for d in (64, 128, 256)}
 PAGED_IN_TIME = {"flashcore_attention_fwd_paged_d64_fp16_full"}
 """Of pages one is timed: their consumers have the instructions of packed rows, and twelve rows would take half a minute."""
 
@@ -48,6 +49,7 @@ def described(suite, reference):
     spec = importlib.util.spec_from_file_location(f"subject_{reference.name}", ROOT / reference.file)
     subject = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(subject)
+    vars(subject)["SUBJECT"] = reference.name
     build = subject.build(ROOT)
     entries = tuple(EntrySpec(**{**entry, "requires": tuple(entry["requires"])}) for entry in build.pop("entries"))
     lists = {key: tuple(value) if isinstance(value, list) else value for key, value in build.items()}
@@ -76,7 +78,7 @@ def launches(plan, kind):
 
 def test_every_entry_function_is_checked_in_every_way(hopper):
     everything = ENTRY_FUNCTIONS | PAGED | E4M3 | E4M3_BLOCK | TRANSPOSE | LOCAL
-    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == everything
+    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == everything | KEY_SCALES
     for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
         assert set(launches(hopper, kind)) == everything
     for kind in (Kind.PROFILE, Kind.TIMING):  # the loop over an E4M3 cache is the same for every type of query
@@ -95,6 +97,13 @@ def test_every_entry_function_is_checked_in_every_way(hopper):
     over_e4m3 = {symbol: count for symbol, count in asked.items() if symbol.endswith("_e4m3")}
     assert min(over_e4m3.values()) >= 2
     assert all(sum(count for symbol, count in over_e4m3.items() if f"_{d}_" in symbol) >= 6 for d in ("d64", "d128", "d256"))
+
+
+def test_scales_of_keys_are_checked_in_the_suite_of_e4m3():
+    suite = planned("fp8")
+    assert launches(suite, Kind.CORRECTNESS).keys() >= KEY_SCALES
+    assert launches(suite, Kind.SANITIZER).keys() >= KEY_SCALES
+    assert "flashcore_decode_key_scales_d128" in launches(suite, Kind.TIMING)
 
 
 def test_every_gate_is_asked_of_something(hopper):

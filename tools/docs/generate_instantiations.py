@@ -102,8 +102,6 @@ DECODE_LOCAL = f"{DECODE}, .ragged = {{ragged}}, .local = true{{warpgroup}}"
 
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
-DECODE_KEY_SCALES = f"{DECODE_FP8}, .key_scales = true"
-
 DECODE_GATHER = f"{DECODE}, .ragged = true, .local = true,\n        .gathered = true, .producer_warps = {{producer_warps}}"
 
 STREAMED = """\
@@ -146,6 +144,12 @@ extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
     {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::PagedBatch>}};
 """
 
+
+def _fill_decode(config: str, kind: str) -> str:
+    names = {"variant": f"{kind}DecodeVariant", "params": f"{kind}Params"}
+    return TILED % {"space": "decode", "config": config, "function": "decode", **names}
+
+
 TEMPLATES = {
     "attention": TILED
     % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "LocalParams"},
@@ -162,48 +166,12 @@ TEMPLATES = {
     "e4m3_block": E4M3
     % {"config": ATTENTION, "block": ", .block_scales = true", "params": "e4m3::BlockParams", "variant": "e4m3::BlockVariant"},
     "e4m3_transpose": TRANSPOSE,
-    "decode": TILED
-    % {
-        "space": "decode",
-        "config": f"{DECODE}{{deterministic}}",
-        "function": "decode",
-        "variant": "DecodeVariant",
-        "params": "Params",
-    },
-    "decode_ragged": TILED
-    % {
-        "space": "decode",
-        "config": DECODE_RAGGED,
-        "function": "decode",
-        "variant": "RaggedDecodeVariant",
-        "params": "RaggedParams",
-    },
-    "decode_local": TILED
-    % {
-        "space": "decode",
-        "config": DECODE_LOCAL,
-        "function": "decode",
-        "variant": "LocalDecodeVariant",
-        "params": "LocalParams",
-    },
-    "decode_fp8": TILED
-    % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
-    "decode_key_scales": TILED
-    % {
-        "space": "decode",
-        "config": DECODE_KEY_SCALES,
-        "function": "decode",
-        "variant": "KeyScaleDecodeVariant",
-        "params": "KeyScaleParams",
-    },
-    "decode_gather": TILED
-    % {
-        "space": "decode",
-        "config": DECODE_GATHER,
-        "function": "decode",
-        "variant": "GatherDecodeVariant",
-        "params": "GatherParams",
-    },
+    "decode": _fill_decode(f"{DECODE}{{deterministic}}", ""),
+    "decode_ragged": _fill_decode(DECODE_RAGGED, "Ragged"),
+    "decode_local": _fill_decode(DECODE_LOCAL, "Local"),
+    "decode_fp8": _fill_decode(DECODE_FP8, "Fp8"),
+    "decode_key_scales": _fill_decode(f"{DECODE_FP8}, .key_scales = true", "KeyScale"),
+    "decode_gather": _fill_decode(DECODE_GATHER, "Gather"),
     "stream": STREAMED % {"space": "stream", "config": AXPY, "limit": "", "function": "axpy", "variant": "StreamVariant"},
     "combine": STREAMED
     % {"space": "combine", "config": COMBINE, "limit": LIMIT, "function": "combine", "variant": "CombineVariant"},
