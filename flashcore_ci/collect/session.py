@@ -123,7 +123,7 @@ class Session:
 
     def foreign(self, workload: Workload) -> dict[str, str]:
         """Return the entry functions of other subjects, each with its subject."""
-        return foreign_entries(self.plan.manifest, workload.subject)
+        return foreign_entries(self.plan.manifest, workload.subject, self.entries(workload))
 
     def difference_limits(self, workloads: tuple[Workload, ...]) -> dict[str, float]:
         """Return the limits of the difference from PyTorch, by workload."""

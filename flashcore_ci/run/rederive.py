@@ -136,11 +136,11 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
 
 def _foreign_by_workload(plan: Plan) -> dict[str, dict[str, str]]:
     manifest = plan.manifest
-    found: dict[str, dict[str, str]] = {}
-    for description in plan.descriptions:
-        foreign = foreign_entries(manifest, description.subject)
-        found |= dict.fromkeys((problem.workload for problem in description.problems), foreign)
-    return found
+    return {
+        problem.workload: foreign_entries(manifest, description.subject, problem.entries)
+        for description in plan.descriptions
+        for problem in description.problems
+    }
 
 
 def root_of(observation: Observation) -> str:

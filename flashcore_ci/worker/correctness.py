@@ -77,7 +77,7 @@ def run(job: Job, result: Result) -> bool:
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             subject, entries = subjects[work.subject], job.options["entries"][work.id]
-            foreign = foreign_entries(job.options.get("manifest", {}), work.subject)
+            foreign = foreign_entries(job.options.get("manifest", {}), work.subject, entries)
             if hasattr(subject, "run_case"):
                 return cases.measure(subject, work, entries, foreign)
             outcome = _measure(subject, work, int(job.options["repeats"]), entries, foreign)

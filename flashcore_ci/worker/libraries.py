@@ -27,7 +27,7 @@ class Libraries:
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
         self._names = {file.name for file in files.values()}
-        self._opened: weakref.WeakKeyDictionary[ctypes.CDLL, tuple[type[ctypes.CDLL], Path]] = weakref.WeakKeyDictionary()
+        self._opened: list[tuple[weakref.ref[ctypes.CDLL], type[ctypes.CDLL], Path]] = []
         self._subject = ""
         self._closed = self._make_closed()
         self.refused = ""
@@ -36,13 +36,14 @@ class Libraries:
     def begin(self, subject: str) -> None:
         """Open the libraries of ``subject``, and close those of others."""
         self._subject, self.refused = subject, ""
-        for library, (kind, file) in self._opened.items():
-            _set_class(library, self._closed if self._find_owner(file) else kind)
+        self._opened = [one for one in self._opened if one[0]() is not None]
+        for library, kind, file in self._opened:
+            _set_class(library(), self._closed if self._find_owner(file) else kind)
 
     def end(self) -> None:
         """Open all libraries."""
-        for library, (kind, _) in self._opened.items():
-            _set_class(library, kind)
+        for library, kind, _ in self._opened:
+            _set_class(library(), kind)
 
     def check(self, file: Path) -> None:
         """Raise ForeignLibraryError if this is the library of another subject."""
@@ -51,9 +52,18 @@ class Libraries:
             raise ForeignLibraryError(self.refused)
 
     def add(self, library: ctypes.CDLL, file: Path) -> None:
-        """Keep a library that was opened, if it is that of a subject."""
-        if file.name in self._names:
-            self._opened[library] = type(library), file
+        """Keep a library that was opened, if it is that of a subject. One of another subject is closed at once, but may be opened.
+
+        A class of its own layout cannot be closed. Its kernels are seen all the same.
+        """
+        if file.name not in self._names:
+            return
+        kind = type(library)
+        with contextlib.suppress(TypeError):
+            known = weakref.ref(library), kind, file
+            _set_class(library, self._closed)
+            _set_class(library, self._closed if self._find_owner(file) else kind)
+            self._opened.append(known)
 
     def _find_owner(self, file: Path) -> str:
         """Return the other subject that has this library, or "". A copy, as in an installed package, has the same name."""
@@ -74,11 +84,12 @@ class Libraries:
                 self.check(_find_file(object.__getattribute__(library, "_name")))
             return object.__getattribute__(library, name)
 
-        return type("ClosedLibrary", (ctypes.CDLL,), {"__getattribute__": use})
+        return type("ClosedLibrary", (ctypes.CDLL,), {"__getattribute__": use, "__repr__": object.__repr__})
 
 
-def _set_class(library: ctypes.CDLL, kind: type[ctypes.CDLL]) -> None:
-    object.__setattr__(library, "__class__", kind)
+def _set_class(library: ctypes.CDLL | None, kind: type[ctypes.CDLL]) -> None:
+    if library is not None:
+        object.__setattr__(library, "__class__", kind)
 
 
 def _find_file(name: Any) -> Path:
@@ -99,10 +110,8 @@ def kept_apart(job: Job) -> Iterator[Libraries]:
         if not name:  # the process itself
             start(library, *arguments, **options)
             return
-        file = _find_file(name)
-        libraries.check(file)
         start(library, *arguments, **options)
-        libraries.add(library, file)
+        libraries.add(library, _find_file(name))
 
     kind.__init__ = watch
     try:

@@ -129,7 +129,7 @@ def _get_sets(group: str) -> ModuleType:
 @functools.cache
 def _list_entries(*, is_fp8: bool) -> tuple[str, ...]:
     symbols = (entry["symbol"] for entry in build(KERNEL.parent)["entries"])
-    unused = ("_quantise_", "_block_")
+    unused = ("_quantise_", "_block_", "_key_scales_")
     return tuple(symbol for symbol in symbols if ("e4m3" in symbol) == is_fp8 and not any(name in symbol for name in unused))
 
 

@@ -19,6 +19,11 @@ def test_to_a_subject_that_builds_nothing_all_are_foreign() -> None:
     assert set(foreign_entries(MANIFEST, "compiled-when-run")) == {"forward", "prepare", "decode"}
 
 
+def test_a_kernel_compiled_when_it_runs_may_have_the_name_of_a_built_one() -> None:
+    assert set(foreign_entries(MANIFEST, "compiled-when-run", ("forward",))) == {"prepare", "decode"}
+    assert foreign_entries(MANIFEST, "attention", ("decode",)) == {"decode": "decode"}  # a built subject has what it built
+
+
 @pytest.mark.parametrize(
     ("launched", "words"),
     [

@@ -72,11 +72,32 @@ def test_a_closed_library_can_still_be_a_key(opened: Libraries, tmp_path: Path) 
 @pytest.mark.parametrize(
     "file", ["two/libtwo.so", "site-packages/libtwo.so", "three/libthree.so", b"two/libtwo.so", Path("two/libtwo.so")]
 )
-def test_no_subject_opens_the_library_of_another(opened: Libraries, tmp_path: Path, file: Any) -> None:
+def test_the_library_of_another_subject_may_be_opened_and_not_used(opened: Libraries, tmp_path: Path, file: Any) -> None:
     path = tmp_path / file if not isinstance(file, bytes) else bytes(tmp_path) + b"/" + file
+    library = ctypes.CDLL(path)
+    assert (repr(library)[:1], opened.refused) == ("<", "")
     with pytest.raises(ForeignLibraryError):
-        ctypes.CDLL(path)
+        library.launch()
     assert opened.refused
+
+
+def test_a_library_that_cannot_be_closed_stays_as_it_is(opened: Libraries, tmp_path: Path) -> None:
+    class Other(ctypes.CDLL):
+        __slots__ = ("more",)
+
+    class Unhashable(ctypes.CDLL):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    libraries = [kind(str(tmp_path / "one/libone.so")) for kind in (Other, Unhashable)]
+    opened.begin("two")
+    assert libraries[0].launch() == "launched libone.so"
+    with pytest.raises(ForeignLibraryError):
+        libraries[1].launch()
+    opened.begin("one")
+    assert [type(library) for library in libraries] == [Other, Unhashable]
 
 
 @pytest.mark.parametrize("file", ["one/libone.so", "site-packages/libone.so", "libcuda.so.1", None])
