@@ -17,7 +17,7 @@ from flashcore_ci.model.errors import MEANING
 ROOT = Path(__file__).parents[2]
 MAX_SEMICOLONS, MAX_MEDIAN, MAX_P90 = 2.0, 14, 26
 # The four budgets below grew with the issues "Any kernel", "History", "From one GPU to a fleet", "One import away" (with windows and doors) and "FP8".
-MAX_DOCSTRING_WORDS = 57_800
+MAX_DOCSTRING_WORDS = 57_900
 MAX_MARKDOWN_WORDS = 67_600
 MAX_LINES = {"flashcore_ci": 42_100, "tools": 9_000}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from emulated import Library, ViolationError
+from emulated_cases import add_workspace
 from emulated_key_scales import Scaled
 from emulator_build import build
 
@@ -37,6 +38,18 @@ def test_every_kernel_takes_scales_of_tokens_or_pages(tmp_path: Path, name: str,
     for case, seed in itertools.product(cases, (1, 2)):
         library.configure(seed=seed, late=seed == 1)
         replace(case, seed=seed).run(library)
+
+
+def test_the_workspace_is_that_of_the_kernel_that_runs(tmp_path: Path) -> None:
+    """Python asks for its size before it has addresses. This library has no kernel without such scales."""
+    library = load(tmp_path, "d64")
+    arguments = TOKENS.start(library, pages=0)
+    arguments.k_scale_per_key = 1
+    add_workspace(library, "flashcore_decode_workspace_bytes", arguments)
+    assert arguments.workspace_bytes > 0
+    arguments.k_scale_per_key = 0
+    with pytest.raises(ViolationError, match="no kernel of this build"):
+        add_workspace(library, "flashcore_decode_workspace_bytes", arguments)
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

@@ -6,9 +6,8 @@
 
 namespace flashcore::decode {
 
-inline bool has_key_scales(const Arguments& args) {
-    return (args.k_scale_per_key != 0 && args.k_scale != nullptr) || (args.v_scale_per_key != 0 && args.v_scale != nullptr);
-}
+// Without pointers, because there are none yet when the size of the workspace is asked for.
+inline bool has_key_scales(const Arguments& args) { return args.k_scale_per_key != 0 || args.v_scale_per_key != 0; }
 
 inline void fill_scales(const Arguments& args, Fp8Params& params) {
     params.q_scale = {args.dtype == kE4m3 ? args.q_scale : nullptr, args.q_scale_batch_stride, args.q_scale_head_stride};
