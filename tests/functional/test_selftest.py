@@ -87,7 +87,9 @@ def test_a_further_recorded_self_test_catches_every_defect(name: str, tmp_path: 
     assert [(row["defect"], row["reason"]) for row in answer["detections"]] == [(one.name, one.reason) for one in test.defects]
     processes = json.loads((ROOT / test.recording).with_name(f"{Path(test.suite).stem}.json").read_bytes())["processes"]
     asked = {defect.target for defect in test.defects if defect.reason != "compile-error"}
-    of_groups = {target for target in asked if name == "multi-gpu" and target.startswith(("heads-", "context-"))}  # one process per rank
+    of_groups = {
+        target for target in asked if name == "multi-gpu" and target.startswith(("heads-", "context-"))
+    }  # one process per rank
     assert {workload for process in processes for workload in process["workloads"]} >= asked - of_groups
 
 

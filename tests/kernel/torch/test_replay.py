@@ -112,7 +112,9 @@ def test_threads_replay_while_others_record(operators: SimpleNamespace) -> None:
     assert errors == []
 
 
-def test_a_launch_of_a_library_replaced_meanwhile_is_not_kept(operators: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_of_a_library_replaced_meanwhile_is_not_kept(
+    operators: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if another thread loaded a library while this call ran in Python."""
     compute, calls = operators.flashcore.ops.compute, []
 
