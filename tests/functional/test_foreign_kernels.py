@@ -76,6 +76,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         OutOfMemoryError=MemoryError,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # as in the worker, which refuses bytecode
     path, before = sys.path[:], set(sys.modules)
     yield
     sys.path[:] = path
