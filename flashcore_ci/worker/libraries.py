@@ -54,7 +54,7 @@ class Libraries:
     def add(self, library: ctypes.CDLL, file: Path) -> None:
         """Keep a library that was opened, if it is that of a subject. One of another subject is closed at once, but may be opened.
 
-        A class of its own layout cannot be closed. Its kernels are seen all the same.
+        A class of another layout cannot be closed. Correctness and the sanitizers see its kernels all the same.
         """
         if file.name not in self._names:
             return

@@ -1,6 +1,7 @@
 // Scales of single keys and values of a cache of E4M3.
 //
-// They travel with their tile. The last stage of the ring then has no tile, but the scales of the others, as shared memory is full. A lane has four keys of each 32, eight apart: those are neighbours here.
+// They travel with their tile. The last stage of the ring then has no tile, but the scales of the others, as shared memory is full. A lane
+// has four keys of each 32, eight apart: those are neighbours here.
 #pragma once
 
 #include <cstdint>
