@@ -124,6 +124,11 @@ def is_one_visible() -> bool:
     return bool(os.environ.get(VISIBLE)) and "," not in os.environ[VISIBLE] and not are_hidden()
 
 
+def are_chosen() -> bool:
+    """Tell whether CUDA_VISIBLE_DEVICES says which GPUs are visible."""
+    return VISIBLE in os.environ
+
+
 def are_hidden() -> bool:
     """Tell whether CUDA_VISIBLE_DEVICES hides every GPU."""
     return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None

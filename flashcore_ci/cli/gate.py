@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.cli.extras import extra
 from flashcore_ci.fleet import run as fleet
+from flashcore_ci.fleet.engine import EngineOptions
 from flashcore_ci.run import gate, host
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
@@ -60,10 +61,15 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
             history.check_address(db, os.environ)
     chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
     early = host.starting_early(request, is_chosen=chosen)
-    with signals.graceful(), console.ProgressLine(os.environ) as progress, early as is_one:
+    with (
+        signals.graceful(),
+        console.ProgressLine(os.environ) as progress,
+        early as is_one,
+        fleet.starting_early(request, is_one=is_one) as ahead,
+    ):
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         several = not is_one and fleet.has_several_gpus(request)
-        report = fleet.run(request, progress) if several else gate.gate(request, progress)
+        report = fleet.run(request, progress, options=EngineOptions(ahead=ahead)) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     if db is not None:
         click.echo(history.add_gate_run(out, report, db, os.environ, suite=request.suite), err=True)

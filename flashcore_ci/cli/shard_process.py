@@ -1,4 +1,4 @@
-"""A process that imports the tool, and torch for its workers, while its gate plans, and then runs one command: the shard of a GPU.
+"""A process that imports torch for its workers, and the tool, while its gate plans, and then runs one command: the shard of a GPU.
 
 ``python -m flashcore_ci.cli.shard_process FIFO``. The gate writes the command line into the FIFO, or ends the process.
 """
@@ -9,11 +9,8 @@ import json
 import os
 import sys
 
-from flashcore_ci.cli import collect, main
 from flashcore_ci.run import host
 from flashcore_ci.run.request import settings_of
-
-IMPORTED = collect.command
 
 
 def wait_for_arguments(fifo: str) -> list[str]:
@@ -23,6 +20,9 @@ def wait_for_arguments(fifo: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    with host.driver_kept(), host.importing(settings_of(os.environ).python):
+    with host.importing(settings_of(os.environ).python), host.driver_kept():
+        from flashcore_ci.cli import collect, main  # the import of torch takes longer, and has begun
+
+        IMPORTED = collect.command
         sys.argv[1:] = wait_for_arguments(sys.argv[1])
         main.main()

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import flashcore_ci
 from flashcore_ci.model.shard import ShardFile
 from flashcore_ci.run.base.bar import libraries_of
 from flashcore_ci.run.request import Request
+
+if TYPE_CHECKING:
+    from flashcore_ci.fleet.ahead import Ahead
 
 COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
 """This tool's own ``collect``, with ``import_variables``."""
@@ -53,10 +56,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What the user chose: ``count`` shards at a time, and the scheduler's own ``options``."""
+    """What the user chose: ``count`` shards at a time, and the scheduler's own ``options``. ``ahead``: processes that wait already."""
 
     count: int = 1
     options: tuple[str, ...] = ()
+    ahead: Ahead | None = None
 
 
 class Engine(Protocol):

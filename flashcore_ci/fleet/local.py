@@ -121,12 +121,14 @@ class LocalEngine:
         return [COLLECT[-1], *options, *given]
 
 
-def make(request: Request, logs: Path, _: EngineOptions) -> LocalEngine:
+def make(request: Request, logs: Path, options: EngineOptions) -> LocalEngine:
     """Use all GPUs of one model, but those that an earlier run put aside."""
+    ahead = options.ahead
     left_out = aside.among(request.settings.home, nvml.models)
     gpus = of_one_model(without=left_out)
-    ahead = Ahead(logs=logs / "ahead", root=request.root)
-    ahead.start(len(gpus))
+    if ahead is None:
+        ahead = Ahead(logs=logs / "ahead", root=request.root)
+        ahead.start(len(gpus))
     return LocalEngine(request=request, gpus=gpus, logs=logs, ahead=ahead, left_out=left_out)
 
 

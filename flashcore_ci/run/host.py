@@ -68,6 +68,11 @@ def starting_early(request: Request, *, is_chosen: bool) -> Iterator[bool]:
         yield is_one
 
 
+def gpus_to_start() -> int:
+    """Return how many GPUs the driver shows before NVML has started, or 0 if CUDA_VISIBLE_DEVICES may choose others."""
+    return 0 if nvml.are_chosen() else len(_devices(Path("/")))
+
+
 def _is_shared(folder: Path) -> bool:
     """Tell whether shards are measured into this folder. Copies of the tool there do not change the checkout."""
     return folder.name.startswith(".") and (folder / SHARDS).is_dir()

@@ -265,3 +265,11 @@ def test_a_number_without_a_gpu_is_one_line(three, monkeypatch, name):
     monkeypatch.delenv(nvml.VISIBLE, raising=False)
     with pytest.raises(CannotCollectError, match=f"this machine has no GPU {name[:20]}"):
         nvml.read(name)
+
+
+@pytest.mark.parametrize(("variable", "chosen"), [(None, False), ("", True), ("0,1", True)])
+def test_whether_the_user_chose_gpus(monkeypatch, variable, chosen):
+    monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(nvml.VISIBLE, variable)
+    assert nvml.are_chosen() is chosen

@@ -95,3 +95,39 @@ def test_what_shards_wrote_is_removed_and_their_logs_stay(tmp_path: Path) -> Non
         (tmp_path / name).mkdir(parents=True)
     measure.remove_runs(tmp_path)
     assert [folder.name for folder in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "is_one", "options", "started"),
+    [
+        (2, False, {}, 2),
+        (4, False, {}, 4),
+        (1, False, {}, 0),
+        (0, False, {}, 0),
+        (2, True, {}, 0),
+        (2, False, {"live": False}, 0),
+        (2, False, {"anchor": True}, 0),
+    ],
+)
+def test_a_process_for_each_gpu_starts_before_the_driver_has_named_them(
+    gpus: int, is_one: bool, options: dict[str, Any], started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They started after NVML, and torch was imported 1.1 s later than on one GPU."""
+    events: list[Any] = []
+    monkeypatch.setattr(run.Ahead, "start", lambda _, count: events.append(count))
+    monkeypatch.setattr(run.Ahead, "close", lambda _: events.append("closed"))
+    monkeypatch.setattr(run.host, "gpus_to_start", lambda: gpus)
+    request = Request(suite=Path("suite.toml"), out=Path("out"), environ={}, **{"live": True, **options})
+    with run.starting_early(request, is_one=is_one) as ahead:
+        assert (ahead is not None) == bool(started)
+        assert events == ([started] if started else [])
+    assert events == ([started, "closed"] if started else [])
+
+
+def test_this_machines_engine_uses_the_processes_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.nvml, "models", lambda: dict.fromkeys("01", "NVIDIA H200"))
+    request = Request(suite=Path("suite.toml"), out=Path("out"), environ={"FLASHCORE_CI_HOME": str(tmp_path)}, live=True)
+    ahead = run.Ahead(logs=tmp_path / "logs", root=tmp_path)
+    engine = local.make(request, tmp_path, EngineOptions(ahead=ahead))
+    assert engine.ahead is ahead
+    assert not (tmp_path / "ahead").exists()
