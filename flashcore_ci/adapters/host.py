@@ -52,7 +52,7 @@ def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Pa
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     names = (read_text(folder / "comm").strip() for folder in (root / "proc").glob("[0-9]*"))
     return HostInfo(
-        gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
+        gpus=gpus(root),
         root=os.geteuid() == 0,
         capabilities=_capabilities(root / "proc/self/status"),
         in_container=read_text(root / "proc/1/comm").strip() not in INIT_NAMES,
@@ -81,6 +81,11 @@ def _restricted(parameters: Path) -> bool | None:
 def cpus() -> int:
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus(root: Path = Path("/")) -> int:
+    """Return how many GPUs have a device file."""
+    return sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*"))
 
 
 def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.adapters import nvml
+from flashcore_ci.adapters import host, nvml
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobResult, JobSpec, Wrap
 from flashcore_ci.model.codes import Code
@@ -32,6 +32,8 @@ MESSAGE_JOBS = frozenset({"launch", "messages"})
 GROUP_JOBS = MESSAGE_JOBS | {"correctness", "timing"}
 FORKED_JOBS = frozenset({"correctness", "probe"})
 """Jobs on one GPU that need no program of their own. A timing process has one, so that it shares no state with another."""
+SHARES, MANY_SHARES = 2, {"launch": 8}
+"""Into how many shares a GPU's cores are divided, by kind of job: sanitizers are many."""
 _numbers = itertools.count()
 
 
@@ -190,6 +192,7 @@ class Session:
             subjects=tuple(self._subject(name) for name in dict.fromkeys(workload.subject for workload in workloads)),
             workloads=workloads,
             options={
+                "cores": max(1, host.cpus() // max(1, host.gpus()) // MANY_SHARES.get(kind, SHARES)),
                 **(options or {}),
                 "python": self.python_files(workloads),
                 "exact": self._is_exact(workloads),

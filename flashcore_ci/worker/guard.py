@@ -141,8 +141,14 @@ def context_error() -> str:
 
 
 def begin(job: Job, result: Result, started: Callable[[], None] = lambda: None) -> None:
-    """Import torch, wait for the start signal, then touch the GPU and record it. ``started`` is called after the signal."""
+    """Import torch, wait for the start signal, then touch the GPU and record it. ``started`` is called after the signal.
+
+    ``options["cores"]`` is the share of the machine's cores: threads of two processes that each use all of them wait for each other.
+    """
     import torch
+
+    if "cores" in job.options:
+        torch.set_num_threads(min(torch.get_num_threads(), max(1, int(job.options["cores"]))))
 
     signal = job.options.get("go")
     if signal is not None:

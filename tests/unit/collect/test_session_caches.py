@@ -1,4 +1,4 @@
-"""Where a process's frameworks keep what they compile."""
+"""Where a process's frameworks keep what they compile, and how many cores it gets."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from evidence_factories import make_provenance
 from factories import make_build, make_description, make_plan
 
+from flashcore_ci.adapters import host
 from flashcore_ci.collect.profile import Profiler
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.jit import CACHE_VARIABLES
@@ -81,3 +82,15 @@ def test_gpus_of_a_fleet_are_profiled_at_once(session: Session, neighbours: Any,
     variables = Profiler(fleet).make_job(plan.workloads[:1]).variables
     assert ("TMPDIR" in variables) is own
     assert not own or Path(variables["TMPDIR"]).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "kind", "cores"), [(32, 2, "timing", 8), (16, 1, "timing", 8), (16, 0, "launch", 2), (4, 8, "timing", 1)]
+)
+def test_a_job_gets_its_gpus_share_of_the_cores(
+    session: Session, monkeypatch: pytest.MonkeyPatch, cpus: int, gpus: int, kind: str, cores: int
+) -> None:
+    monkeypatch.setattr(host, "cpus", lambda: cpus)
+    monkeypatch.setattr(host, "gpus", lambda: gpus)
+    assert session.job(kind, kind, session.plan.workloads[:1], seconds=1.0).options["cores"] == cores
+    assert session.job(kind, kind, (), seconds=1.0, options={"cores": 3}).options["cores"] == 3

@@ -143,3 +143,20 @@ def test_other_allocators_run_out_of_memory_too(monkeypatch, raised, code):
         raise raised
 
     assert guard.attempt(None, action)["missing"]["code"] == code.value
+
+
+@pytest.mark.parametrize(("cores", "own", "threads"), [(8, 32, 8), (8, 4, 4), (0, 32, 1), (None, 32, 32)])
+def test_a_worker_uses_its_share_of_the_cores(make_job, monkeypatch, cores, own, threads):
+    """Two timing processes with a thread for each core waited 15 ms for each mask: 1 s of every 11."""
+    used = [own]
+    gpu = SimpleNamespace(name="GPU", multi_processor_count=1, L2_cache_size=1)
+    fake = SimpleNamespace(
+        cuda=SimpleNamespace(get_device_properties=lambda _: gpu),
+        __version__="2",
+        get_num_threads=lambda: used[-1],
+        set_num_threads=used.append,
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    job = make_job(**({} if cores is None else {"cores": cores}))
+    guard.begin(job, SimpleNamespace(environment=lambda **_: None))
+    assert used[-1] == threads
