@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 
 from flashcore_ci.adapters import worktree
@@ -37,3 +39,30 @@ def test_the_command_s_own_folders_are_no_changes(tmp_path):
     tree = worktree.parse_tree(LISTED)
     assert list(worktree.find_changes(tmp_path, tree, (tmp_path / "out",))) == []
     assert list(worktree.find_changes(tmp_path, tree)) == ["out/x.py is not in the commit"]
+
+
+def entry_of(data, mode="100644"):
+    return worktree.Entry(mode=mode, digest=hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest(), size=len(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda top: None, None),
+        (lambda top: (top / "a/b/two").write_bytes(b"TWO"), "a/b/two differs from the commit"),
+        (lambda top: (top / "a/b/two").write_bytes(b"longer"), "a/b/two differs from the commit"),
+        (lambda top: (top / "a/b/two").chmod(0o755), "a/b/two has another mode"),
+        (lambda top: (top / "a/b/two").unlink(), "a/b/two is missing"),
+        (lambda top: (top / "a").rename(top / "real") and (top / "a").symlink_to("real"), "a/b/one is behind a link"),
+        (lambda top: (top / "a/b").rename(top / "real") and (top / "a/b").symlink_to("../real"), "a/b/two is behind a link"),
+    ],
+)
+def test_every_difference_is_seen(tmp_path, change, line):
+    (tmp_path / "a/b").mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / "a/b" / name).write_text(name)
+    (tmp_path / "link").symlink_to("a")
+    tree = {f"a/b/{name}": entry_of(name.encode()) for name in ("one", "two")} | {"link": entry_of(b"a", worktree.LINK)}
+    change(tmp_path)
+    found = list(worktree.find_changes(tmp_path, tree))
+    assert line in found if line else found == []
