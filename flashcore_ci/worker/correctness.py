@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.coverage import describe_foreign, foreign_entries
 from flashcore_ci.worker import cases, guard, kernels_seen, tensors, together
-from flashcore_ci.worker.candidate import HOLD_CYCLES, PROFILER
-from flashcore_ci.worker.driver import start_beside
+from flashcore_ci.worker.candidate import PROFILER
+from flashcore_ci.worker.driver import Hold, start_beside
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
@@ -21,6 +22,7 @@ from flashcore_ci.worker.tensors import Pending
 
 WAIT_EVERY = 50  # launches: each wait takes up to 20 ms next to other processes
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
+HOLD_MICROSECONDS = 10_000  # longer than it takes to submit a launch, and than most kernels run
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
 KEPT_BYTES = 2 << 30
@@ -154,11 +156,16 @@ def _run(
         subject.run_held(inputs, outputs, poison)
         return
     if late:
-        torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
+        _hold()(HOLD_MICROSECONDS)
     tensors.poison(outputs, poison)
     subject.run(MappingProxyType(inputs), MappingProxyType(outputs))
     if wait:
         torch.cuda.synchronize()
+
+
+@cache
+def _hold() -> Hold:
+    return Hold()
 
 
 def _find_other_kernels(

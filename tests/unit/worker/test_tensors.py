@@ -199,7 +199,7 @@ class Drifting:
 def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
     waits = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("launch"))
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
+    monkeypatch.setattr(correctness, "_hold", lambda: lambda _: None)
     monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
     launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
     assert waits == ["launch"] * 3, "the first, and two on a held stream"
@@ -212,7 +212,7 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
 
 def test_only_launches_that_differ_are_counted(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
+    monkeypatch.setattr(correctness, "_hold", lambda: lambda _: None)
     whole = Drifting()
     whole.outputs = lambda _: {"o": torch.zeros(3), "lse": torch.zeros(2)}
     assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing.result() == 2
