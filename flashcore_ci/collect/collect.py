@@ -62,7 +62,7 @@ def _collect(session: Session, state: GpuState, compared_with: tuple[Base, Inter
         provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
     busy = (f"{uuid} of this machine was busy: up to {load} %" for uuid, load in sorted(loads.items()) if load)
-    notes = (*session.notes, *_notes(nvml.unnamed_users(state.users), gpus), *busy)
+    notes = (*session.notes(), *_notes(nvml.unnamed_users(state.users), gpus), *busy)
     return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
 
@@ -146,7 +146,7 @@ def _provenance(session: Session, state: GpuState, environment: dict[str, object
     workers = ((name, str(environment[name])) for name in WORKER_TOOLS if name in environment)
     device, tools = device_of(state, environment), tuple(sorted((*session.versions(), *workers)))
     return replace(
-        session.origin, device=device, tools=tools, clock_policy=session.clock_policy, machine_class=machine_class(device)
+        session.origin(), device=device, tools=tools, clock_policy=session.clock_policy, machine_class=machine_class(device)
     )
 
 

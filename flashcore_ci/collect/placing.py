@@ -40,7 +40,7 @@ def place(
     ):
         if (busy := head.check_exclusive()) is not None:
             return busy
-        run_rounds(head, good, looks, {workload.id: series}, session.origin, third=(bad, {}))
+        run_rounds(head, good, looks, {workload.id: series}, session.origin(), third=(bad, {}))
         if (busy := head.check_exclusive()) is not None:
             return busy
     return series.missing() or dict(series.samples())

@@ -44,9 +44,9 @@ class Session:
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
     ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
-    ``may_start`` returns when work that is not urgent may begin. ``versions`` waits for the tools' versions, and returns them.
+    ``may_start`` returns when work that is not urgent may begin. ``versions``, ``origin`` and ``notes`` wait for what git and the tools say.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
-    ``notes`` go into the evidence. ``shards``: how many parts of the plan are measured, perhaps on this machine.
+    ``shards``: how many parts of the plan are measured, perhaps on this machine.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class Session:
     run_folder: Path
     scratch: Path
     lock_dir: Path
-    origin: Provenance
+    origin: Callable[[], Provenance]
     sanitizer: Path | None
     ncu: Path | None
     versions: Callable[[], tuple[tuple[str, str], ...]] = tuple
@@ -71,7 +71,7 @@ class Session:
     users: frozenset[int] = frozenset()
     group: tuple[str, ...] = ()
     neighbours: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
+    notes: Callable[[], tuple[str, ...]] = tuple
     shards: int = 1
     progress: Callable[[str], None] = print
     may_start: Callable[[], object] = bool

@@ -49,7 +49,7 @@ class PartialRun:
     no_base: dict[str, str] = field(default_factory=dict)
     bar: ComparedBar | None = None
     again: SecondJudgement | None = None
-    commit: str = ""
+    commit: Callable[[], str] = str
     narrowing: str = ""
     max_age_days: float | None = None
 
@@ -82,10 +82,9 @@ def check_suite_exists(request: Request) -> None:
 
 def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], measure: Measure | None) -> Report:
     reports.clear(request.out)
-    run = PartialRun()
+    asked = host.meanwhile(host.provenance, request)
+    run = PartialRun(commit=lambda: host.commit_in(asked))
     try:
-        here = host.provenance(request)
-        run.commit = here.commit
         suite = run.suite = load_suite(request)
         if request.anchor:
             required_pin(request, suite.name)
@@ -102,7 +101,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
             plan, run.narrowing = narrowed.plan, narrowed.summary
             run.plan = plan
         origin = Origin(kind="live", detail=", ".join(dict.fromkeys(build.compiler for build in builds if build.compiler)))
-        run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
+        run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, asked())))
         with (
             prepare_again(run.bar, request, progress) as run.again,
             prepare.requested_base(suite, plan, request, progress) as base,
@@ -111,7 +110,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
                 run.base, run.no_base = base.identities, base.cannot
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = able(plan, base, base.cannot)
-            same = same_code(plan, builds, base, here, request.settings.python) if base is not None else None
+            same = same_code(plan, builds, base, asked(), request.settings.python) if base is not None else None
             found = _rederived(evidence, plan) if evidence else None
             if found is not None and same is not None and len(evidence) > 1:  # a GPU job left out what did not change
                 found = (*found, same)
@@ -210,7 +209,7 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
     try:
         recording = read_run(path)
         evidence = recording.evidence
-        run.commit = evidence.provenance.commit
+        run.commit = lambda: evidence.provenance.commit
         run.suite = load_suite(request)
         if recording.plan.suite != run.suite.name:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
@@ -265,7 +264,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
     options = suite_option(request)
     verdicts = tuple(replace(verdict, next_step=hints.repeat(verdict.next_step, options)) for verdict in report.verdicts)
-    return replace(report, headline=headline, judged_commit=run.commit, verdicts=verdicts if options else report.verdicts)
+    return replace(report, headline=headline, judged_commit=run.commit(), verdicts=verdicts if options else report.verdicts)
 
 
 def publish(report: Report, run: PartialRun, request: Request) -> None:
@@ -281,7 +280,7 @@ def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()
-    report = replace(reports.unplanned(error, suite=str(request.suite), as_of=as_of), judged_commit=run.commit)
+    report = replace(reports.unplanned(error, suite=str(request.suite), as_of=as_of), judged_commit=run.commit())
     published = False
     with contextlib.suppress(Exception):  # the error that is being reported comes first
         if run.plan is not None:

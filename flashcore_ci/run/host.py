@@ -6,9 +6,10 @@ import contextlib
 import glob
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, ncu, nvml, process
@@ -18,7 +19,7 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect import child
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.devices import ARCHITECTURES
-from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import ShardFile
@@ -26,6 +27,8 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import MARKER
 
+P = ParamSpec("P")
+T = TypeVar("T")
 CHANGES_SHOWN, MAX_CHANGE = 3, 200
 
 driver_kept = nvml.kept
@@ -133,10 +136,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
     """Tell the collector about run and machine."""
     settings, state = request.settings, nvml.read(request.gpu)
     require_architecture(plan, state)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(_checkout, request, scratch)  # git and the toolchain's files take a tenth of a second each
-        sanitizers, disassemblers = sanitizer(request), disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None
-        checkout = reading.result()
+    checkout = meanwhile(_checkout, request, scratch)
     return Session(
         plan=plan,
         builds=builds,
@@ -148,11 +148,11 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         scratch=scratch,
         lock_dir=settings.lock_dir,
         lock_timeout=request.lock_timeout,
-        origin=_origin(checkout),
-        notes=_note_changes(checkout),
-        sanitizer=sanitizers,
+        origin=lambda: _origin(checkout()),
+        notes=lambda: _note_changes(checkout()),
+        sanitizer=sanitizer(request),
         ncu=ncu.find(),
-        nvdisasm=disassemblers,
+        nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         neighbours=None if request.neighbours is None else tuple(filter(None, request.neighbours.split(","))),
@@ -178,6 +178,21 @@ def require_gpu_of(shard: ShardFile, state: nvml.GpuState) -> None:
 def _require(name: str, state: nvml.GpuState, *, what: str, fix: str) -> None:
     if not ARCHITECTURES[name].runs_on(state.compute_capability):
         raise CannotCollectError(f"{what}, and {state.name} has compute capability {state.compute_capability}", fix=fix)
+
+
+def meanwhile(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Callable[[], T]:
+    """Call it in a thread. Return what waits for its result: git compares every file of the checkout, for up to a second."""
+    with contextlib.ExitStack() as end:
+        pool = ThreadPoolExecutor(1)
+        end.callback(pool.shutdown, wait=False)
+        return pool.submit(call, *arguments, **options).result
+
+
+def commit_in(asked: Callable[[], Provenance]) -> str:
+    """Return the commit, or "" if the run was stopped before git could tell."""
+    with contextlib.suppress(InterruptedRunError):
+        return asked().commit
+    return ""
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:

@@ -138,7 +138,7 @@ def make_session(folder, **changes):
         "run_folder": folder / "run",
         "scratch": folder / "scratch",
         "lock_dir": folder,
-        "origin": make_provenance(device=None, tools=()),
+        "origin": lambda: make_provenance(device=None, tools=()),
         "sanitizer": Path("/cs"),
         "ncu": Path("/ncu"),
         "progress": lambda line: None,

@@ -30,7 +30,7 @@ def session(tmp_path: Path) -> Session:
     problems = tuple(replace(make_description().problems[0], workload=name) for name in ("pair", "single"))
     plan = replace(make_plan(descriptions=(make_description(problems=problems),)), workloads=(PAIR, SINGLE))
     return Session(
-        plan=plan, builds=(make_build(),), uuid="GPU-2", python=Path("python"), origin=make_provenance(), sanitizer=None, ncu=None,
+        plan=plan, builds=(make_build(),), uuid="GPU-2", python=Path("python"), origin=make_provenance, sanitizer=None, ncu=None,
         progress=lambda _: None, **folders,
     )  # fmt: skip
 

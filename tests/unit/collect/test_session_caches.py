@@ -23,7 +23,7 @@ def session(tmp_path: Path) -> Session:
     folders = dict.fromkeys(("root", "libraries", "run_folder", "scratch", "lock_dir"), tmp_path)
     return Session(
         plan=plan, builds=(make_build(entries=(), dependencies=DEPENDENCIES),), uuid="GPU-1", python=Path("python"),
-        origin=make_provenance(), sanitizer=None, ncu=None, **folders,
+        origin=make_provenance, sanitizer=None, ncu=None, **folders,
     )  # fmt: skip
 
 

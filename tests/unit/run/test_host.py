@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tiny_kernel
@@ -11,7 +13,7 @@ from factories import make_plan
 from sound_gpu import SOUND
 
 from flashcore_ci.adapters import git, nvml
-from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.options import CompileOptions
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
@@ -190,3 +192,25 @@ def test_torch_is_imported_at_once_if_it_is_plain_that_one_gpu_measures(
     with host.starting_early(Request(suite=tmp_path, out=tmp_path, live=live, environ={}), is_chosen=chosen) as plain:
         assert plain is is_one
     assert bool(imported) is imports
+
+
+def test_git_compares_the_checkout_meanwhile() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def compare(word: str) -> str:
+        begun.set()
+        assert may_end.wait(10)
+        return word
+
+    asked = host.meanwhile(compare, "clean")
+    assert begun.wait(10)
+    may_end.set()
+    assert asked() == asked() == "clean"
+
+
+def test_a_run_that_was_stopped_before_git_could_tell_names_no_commit() -> None:
+    def stopped() -> Any:
+        raise InterruptedRunError("the run was stopped")
+
+    assert host.commit_in(host.meanwhile(stopped)) == ""
+    assert host.commit_in(lambda: SimpleNamespace(commit="c")) == "c"  # type: ignore[arg-type,return-value]
