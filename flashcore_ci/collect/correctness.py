@@ -27,7 +27,8 @@ MAX_PROCESSES = 12  # a workload keeps the host busier than the GPU, and a busy 
 MIN_WORKLOADS = 24  # per process, because a process takes seconds to start
 PROCESS_BYTES = 8 << 30  # of GPU memory for each process
 LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such workloads, or else they would run out of memory
-MAX_LARGE, LARGE_COST = 3, 3
+MAX_LARGE, LARGE_COST = 5, 4
+LARGE_PROCESS_BYTES = 24 << 30  # of GPU memory for each process with such workloads
 MAX_SUBJECTS, CPUS_PER_SUBJECT = 4, 8
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 MAX_WITH_CASES, CASES_BYTES = 8, 16 << 30  # processes with test cases, and the GPU memory of each
@@ -53,7 +54,8 @@ def collect(session: Session) -> tuple[Observation, ...]:
     rest = tuple(workload for workload in workloads if workload not in with_cases)
     many = max(1, min(MAX_WITH_CASES, host.cpus() // 2, session.memory // CASES_BYTES))
     by_subject = _by_subject(session, rest) if processes <= 1 else []
-    parts = [*(by_subject or divide(rest, large, max(1, processes))), *divide_cases(with_cases, many)]
+    few = max(1, min(MAX_LARGE, session.memory // LARGE_PROCESS_BYTES))
+    parts = [*(by_subject or divide(rest, large, max(1, processes), few)), *divide_cases(with_cases, many)]
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
@@ -72,15 +74,15 @@ def has_cases(problem: Problem) -> bool:
     return bool(problem.entries) and not problem.flops and not problem.bytes
 
 
-def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Workloads]:
-    """Deal groups of neighbours to ``count`` processes of about equal work, and ``large`` ones to few of these."""
+def divide(workloads: Workloads, large: Collection[str], count: int, few: int) -> list[Workloads]:
+    """Deal groups of neighbours to ``count`` processes of about equal work, and ``large`` ones to ``few`` of these."""
     parts: list[list[Workload]] = [[] for _ in range(count)]
     work = [0] * count
     groups = [workloads[first : first + GROUP] for first in range(0, len(workloads), GROUP)]
-    for are_large, few in ((True, min(count, MAX_LARGE)), (False, count)):
+    for are_large, number in ((True, min(count, few)), (False, count)):
         for group in groups:
             some = [workload for workload in group if (workload.id in large) is are_large]
-            place = min(range(few), key=work.__getitem__)
+            place = min(range(number), key=work.__getitem__)
             parts[place] += some
             work[place] += len(some) * (LARGE_COST if are_large else 1)
     return [tuple(part) for part in parts if part]

@@ -137,6 +137,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
     settings, state = request.settings, nvml.read(request.gpu)
     require_architecture(plan, state)
     checkout = meanwhile(_checkout, request, scratch)
+    sanitizer, nvdisasm = _checkers(request, disassembles=bool(plan.workloads_for(Kind.MACHINE_CODE)))
     return Session(
         plan=plan,
         builds=builds,
@@ -150,9 +151,9 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         lock_timeout=request.lock_timeout,
         origin=lambda: _origin(checkout()),
         notes=lambda: _note_changes(checkout()),
-        sanitizer=sanitizer(request),
+        sanitizer=sanitizer,
         ncu=ncu.find(),
-        nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
+        nvdisasm=nvdisasm,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         neighbours=None if request.neighbours is None else tuple(filter(None, request.neighbours.split(","))),
@@ -247,17 +248,14 @@ def commit_of(request: Request) -> str:
         return git.parse_commit(done.stdout.read_text(encoding="ascii", errors="replace")) if done.returncode == 0 else ""
 
 
-def sanitizer(request: Request) -> Path | None:
-    """Find compute-sanitizer in the toolchain, else in PATH."""
-    is_pinned = request.toolchain != tools.SYSTEM
-    pinned = tools.find(request.settings.home, tools.version_of(request.toolchain)) if is_pinned else None
-    path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
-    if pinned is not None and pinned.sanitizer is not None:
-        return pinned.sanitizer
-    return Path(path) if path else None
-
-
-def disassembler(request: Request) -> Path | None:
-    """Find nvdisasm in the toolchain, if it is installed."""
-    found = tools.find(request.settings.home) if request.toolchain == "pip" else tools.find_system()
-    return found.nvdisasm if found is not None else None
+def _checkers(request: Request, *, disassembles: bool) -> tuple[Path | None, Path | None]:
+    """Find compute-sanitizer in the toolchain, else in PATH, and nvdisasm if it is needed. Pinned tools are hashed, once."""
+    found: Toolchain | None = None
+    if request.toolchain != tools.SYSTEM:
+        found = tools.find(request.settings.home, tools.version_of(request.toolchain))
+    elsewhere = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    sanitizer = found.sanitizer if found is not None else None
+    if disassembles and request.toolchain == tools.SYSTEM:
+        found = tools.find_system()
+    nvdisasm = found.nvdisasm if disassembles and found is not None else None
+    return sanitizer or (Path(elsewhere) if elsewhere else None), nvdisasm

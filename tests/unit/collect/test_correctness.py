@@ -73,7 +73,7 @@ def ran(monkeypatch):
 
 
 def results_of(names, processes=1):
-    parts = correctness.divide(tuple(make_workload(name) for name in names), {"big"}, processes)
+    parts = correctness.divide(tuple(make_workload(name) for name in names), {"big"}, processes, 3)
     return correctness.run_in_parallel(parts, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
 
 
@@ -119,9 +119,9 @@ def test_many_workloads_are_spread_over_processes_and_each_runs_once(ran, worklo
 def test_large_workloads_are_in_few_processes_which_get_fewer_others():
     workloads = tuple(make_workload(f"w{number}") for number in range(60))
     large = {f"w{number}" for number in range(12)}
-    parts = correctness.divide(workloads, large, 6)
+    parts = correctness.divide(workloads, large, 6, 3)
     of_part = [len(large & {workload.id for workload in part}) for part in parts]
-    assert (sum(of_part), of_part[correctness.MAX_LARGE :]) == (12, [0, 0, 0])
+    assert (sum(of_part), of_part[3:]) == (12, [0, 0, 0])
     assert max(map(len, parts[:3])) < min(map(len, parts[3:]))
     assert sorted(workload.id for part in parts for workload in part) == sorted(workload.id for workload in workloads)
 
