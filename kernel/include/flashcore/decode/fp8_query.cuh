@@ -27,7 +27,7 @@ struct Fp8Rows {
         const int row = work_tile.first_row + tile_row + half * kMergeRows + lane / sm90::kQuadLanes;
         const bool exists = rows.exists(row);
         const int element_bytes = bytes_of(query_type<Tuning>(params));
-        const auto* const words = static_cast<const uint32_t*>(query_row(params, rows, work_tile, row, element_bytes));
+        const auto* const words = reinterpret_cast<const uint32_t*>(query_row(params, rows, work_tile, row, element_bytes));
         const int words_of_four = element_bytes;
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {

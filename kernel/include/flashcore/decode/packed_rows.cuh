@@ -62,13 +62,21 @@ struct QueryRow {
           head((work_tile.kv_head + rows.head_of(row) - query) * rows.group + rows.row_of(row)) {}
 };
 
-__device__ __forceinline__ const void* query_row(const Params& params, const PackedRows& rows, const WorkTile& work_tile, int row,
-                                                 int element_bytes = kBytesPerElement) {
+// `Unit` has the bytes of an element.
+template <class Unit>
+__device__ __forceinline__ const Unit* query_row(const Params& params, const PackedRows& rows, const WorkTile& work_tile,
+                                                 int row) {
     const QueryRow coordinate(rows, work_tile, row);
     const FlashcoreOperand& q = params.q;
-    const int64_t element = work_tile.sequence * q.batch_stride +
-                            (work_tile.first_query + coordinate.query) * q.sequence_stride + coordinate.head * q.head_stride;
-    return static_cast<const char*>(q.data) + element * element_bytes;
+    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride +
+           (work_tile.first_query + coordinate.query) * q.sequence_stride + coordinate.head * q.head_stride;
+}
+
+// The same for elements of a size known at run time. Not for all: the compiler would make slower loops over gathered keys.
+__device__ __forceinline__ const char* query_row(const Params& params, const PackedRows& rows, const WorkTile& work_tile, int row,
+                                                 int element_bytes) {
+    const char* const first = static_cast<const char*>(params.q.data);
+    return first + (query_row<char>(params, rows, work_tile, row) - first) * element_bytes;
 }
 
 }  // namespace flashcore::decode

@@ -85,7 +85,7 @@ protected:
             const int row = work_tile.first_row + i / cache_lines;
             const int offset = i % cache_lines * kCacheLineBytes;
             if (!rows.exists(row) || offset >= params_.head_dim * element_bytes) continue;
-            ptx::prefetch_l2(static_cast<const char*>(query_row(params_, rows, work_tile, row, element_bytes)) + offset);
+            ptx::prefetch_l2(query_row(params_, rows, work_tile, row, element_bytes) + offset);
         }
     }
 

@@ -18,7 +18,7 @@ __device__ __forceinline__ void Consumer<Tuning>::load_query(const SplitOf<Tunin
         } else {
             hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
         }
-        load_row(static_cast<const uint32_t*>(query_row(params_, rows, work_tile, row)), rows.exists(row), r);
+        load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row), r);
     }
 }
 
