@@ -19,6 +19,7 @@ from flashcore import _replay, ops
 from flashcore._combine import flash_attn_combine, make_results
 from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_unsupported
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
+from flashcore._overload import shorten
 from flashcore._rotary import have_positions, rotate
 from flashcore._tensors import Result
 from flashcore.doors.private import flash_attn_backward, flash_attn_forward
@@ -205,6 +206,7 @@ def _define() -> Any:
     library.impl("get_scheduler_metadata", _get_scheduler_metadata, _replay.KEY)
     torch.library.register_fake(f"{NAMESPACE}::fwd", _fake_fwd, lib=library)
     torch.library.register_fake(f"{NAMESPACE}::fwd_combine", _fake_combine, lib=library)
+    shorten(torch.ops.flash_attn_3.fwd)
     return library
 
 
