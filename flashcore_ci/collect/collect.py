@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
@@ -35,8 +34,6 @@ MANY_CPUS = 8
 """With so many, ncu's reports are read while kernels are timed."""
 MANY_SANITIZED = 24
 """With so many next to correctness, all but racecheck waits for the probe: imports of torch delay each other."""
-HEAD_START = 2.5
-"""Seconds in which correctness and sanitizers load what they need, after the probe, before more processes import torch."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -91,13 +88,11 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             session.progress("correctness and sanitizers")
             beside = later if session.workloads(Kind.CORRECTNESS) else session
             together = [pool.submit(collector, beside) for collector in AT_ONCE.values()]
-            last = replace(later, may_start=partial(_wait_for_start, probes, together)) if many else session
-            profiling = pool.submit(profile.run, last, start_profile)
+            profiling = pool.submit(profile.run, later, start_profile)
             timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
             session.versions()  # a tool that fails to print its version ends the run now, not after minutes
             probed = [probe.result() for probe in probes]
-            last.may_start()  # not before: more imports at once would slow down correctness
-            timer.start_ahead(session.workloads(Kind.TIMING))
+            timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]
             timer.hold()
             unhealthy = next(filter(None, map(probe_failure, probed)), None)
@@ -120,12 +115,6 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             return observations, probed[0].environment
         finally:
             start_profile.cancel()
-
-
-def _wait_for_start(probes: Sequence[Future[Any]], together: Sequence[Future[Any]]) -> None:
-    """Wait for the probe, and a moment longer, unless all is done before."""
-    wait(probes)
-    wait(together, timeout=HEAD_START)
 
 
 def _observe_missing(session: Session, kind: Kind, missing: Missing) -> tuple[Observation, ...]:

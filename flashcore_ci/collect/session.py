@@ -192,6 +192,7 @@ class Session:
             subjects=tuple(self._subject(name) for name in dict.fromkeys(workload.subject for workload in workloads)),
             workloads=workloads,
             options={
+                "turns": str(self.lock_dir),
                 "cores": max(1, host.cpus() // max(1, host.gpus()) // MANY_SHARES.get(kind, SHARES)),
                 **(options or {}),
                 "python": self.python_files(workloads),

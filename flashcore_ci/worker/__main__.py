@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from flashcore_ci.worker import file_reads, foreign_files, ranks
+from flashcore_ci.worker import file_reads, foreign_files, ranks, turns
 from flashcore_ci.worker.job import Job, Result
 
 JOBS = {
@@ -41,6 +41,7 @@ def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
     result.write()
     file_reads.ignore_bytecode(job.root)
     foreign_files.redirect(job)
+    turns.use(str(job.options.get("turns", "")))
     is_group = job.kind in ranks.TOGETHER and int(job.options.get("gpus", 1)) > 1
     completed = (
         ranks.lead(job, result) if is_group else importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)

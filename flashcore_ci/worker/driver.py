@@ -8,6 +8,8 @@ import os
 import threading
 from typing import Any
 
+from flashcore_ci.worker import turns
+
 SLOTS = 1024  # SM ids are below this, and not always contiguous
 THREADS = 1024
 FILL_THREADS = 512  # divides what an SM holds on all architectures
@@ -75,8 +77,18 @@ def make_context() -> None:
     with contextlib.suppress(OSError):  # torch says later what is wrong
         cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         if not cuda.cuInit(0):
-            cuda.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
-            cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+            with turns.one():
+                cuda.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
+                cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+
+
+def start_torch() -> None:
+    """Make the CUDA context of torch, if there is none."""
+    import torch
+
+    with turns.one():
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
 
 
 class Driver:
@@ -85,8 +97,7 @@ class Driver:
     def __init__(self) -> None:
         import torch
 
-        torch.cuda.init()
-        torch.zeros(1, device="cuda")
+        start_torch()
         self._cuda = ctypes.CDLL("libcuda.so.1")
         properties = torch.cuda.get_device_properties(0)
         self._blocks = properties.multi_processor_count

@@ -6,7 +6,7 @@ import sys
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard
-from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.driver import Driver, make_context
 from flashcore_ci.worker.job import Job, Result, missing
 
 COUNT = 1 << 20
@@ -18,6 +18,7 @@ def run(job: Job, result: Result) -> bool:
     import torch  # noqa: F401 - without torch the probe must fail before it begins: that says nothing about the GPU
 
     result.start("probe")
+    make_context()
     guard.begin(job, result)
     wrong = check()
     result.environment(python=sys.version.split()[0])

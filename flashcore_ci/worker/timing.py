@@ -26,7 +26,7 @@ from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.candidate import CUDA
 from flashcore_ci.worker.compiled import Observer
-from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.driver import Driver, start_torch
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
@@ -116,6 +116,7 @@ def run(job: Job, result: Result) -> bool:
 def _make_context(job: Job) -> TimingContext:
     import torch
 
+    start_torch()
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
     rule = TIMED if job.options.get("alone") else COMPARED

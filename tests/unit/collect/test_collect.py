@@ -91,25 +91,6 @@ def test_with_many_workloads_what_is_not_urgent_starts_after_the_probe(world, tm
         assert {"memcheck", "synccheck", "initcheck", "roll-call", "profile"} <= set(began[ended:])
 
 
-@pytest.mark.parametrize("seconds", [0.05, 600.0])
-def test_a_process_that_only_waits_starts_after_a_moment_or_when_all_is_done(world, tmp_path, monkeypatch, seconds):
-    """Its import of torch took the cores that correctness needed for its first workload: that took 2.2 s, and 0.7 s alone."""
-    waits = threading.Event()
-
-    def run(spec, start=None):
-        if spec.kind == "profile":
-            assert "correctness" in world.kinds or seconds < 1
-            waits.set()
-        if spec.kind == "correctness" and seconds < 1:
-            assert waits.wait(10)
-        return world.run(spec, start)
-
-    monkeypatch.setattr(child, "run", run)
-    monkeypatch.setattr(collect, "MANY_SANITIZED", 2)
-    monkeypatch.setattr(collect, "HEAD_START", seconds)
-    assert all(codes == {None} for codes in reasons(collected(tmp_path)).values())
-
-
 def test_sanitizers_that_have_the_gpu_without_correctness_do_not_wait_for_the_probe(world, tmp_path, monkeypatch):
     asked, every = set(), threading.Event()
 
