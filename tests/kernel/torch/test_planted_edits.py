@@ -128,4 +128,4 @@ def test_an_edit_reads_sources_only(operators: Any, monkeypatch: pytest.MonkeyPa
             pass
     with file_reads.unrecorded():
         read = {path.name for path in file_reads._by_import}
-        assert (file_reads._as_data, read) == (set(), {"_packed.py", "_kvcache.py", "_rotary.py"})
+        assert (file_reads._as_data, read) == (set(), {"_packed.py", "_kvcache.py", "_rotary.py", "_step.py"})
