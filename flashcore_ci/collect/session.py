@@ -32,8 +32,8 @@ MESSAGE_JOBS = frozenset({"launch", "messages"})
 GROUP_JOBS = MESSAGE_JOBS | {"correctness", "timing"}
 FORKED_JOBS = frozenset({"correctness", "probe"})
 """Jobs on one GPU that need no program of their own. A timing process has one, so that it shares no state with another."""
-SHARES, MANY_SHARES = 2, {"launch": 8}
-"""Into how many shares a GPU's cores are divided, by kind of job: sanitizers are many."""
+MANY = 8
+"""Sanitizers that run at once, about. A kind of job whose processes run one after another keeps all cores of its GPU."""
 _numbers = itertools.count()
 
 
@@ -193,7 +193,7 @@ class Session:
             workloads=workloads,
             options={
                 "turns": str(self.lock_dir),
-                "cores": max(1, host.cpus() // max(1, host.gpus()) // MANY_SHARES.get(kind, SHARES)),
+                "cores": max(1, host.cpus() // max(1, host.gpus()) // (MANY if kind == "launch" else 1)),
                 **(options or {}),
                 "python": self.python_files(workloads),
                 "exact": self._is_exact(workloads),

@@ -41,7 +41,7 @@ def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
     result.write()
     file_reads.ignore_bytecode(job.root)
     foreign_files.redirect(job)
-    turns.use(str(job.options.get("turns", "")))
+    turns.use(str(job.options.get("turns", "")), job.kind)
     is_group = job.kind in ranks.TOGETHER and int(job.options.get("gpus", 1)) > 1
     completed = (
         ranks.lead(job, result) if is_group else importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)

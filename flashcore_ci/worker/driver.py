@@ -76,8 +76,8 @@ def make_context() -> None:
     """Make the CUDA context of torch. Its waits sleep: twenty processes that spin would take all cores from those that work."""
     with contextlib.suppress(OSError):  # torch says later what is wrong
         cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-        if not cuda.cuInit(0):
-            with turns.one():
+        with turns.one():
+            if not cuda.cuInit(0):
                 cuda.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
                 cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 

@@ -1,7 +1,7 @@
-"""Make few CUDA contexts at a time on this machine.
+"""Make few CUDA contexts at a time on this machine, in the order of need.
 
-The driver makes all that are asked for side by side, 0.12 s for each, and each is ready as late as the last: 25 take 4 s. In turns the
-first process begins after half a second.
+The driver makes all that are asked for side by side, 0.17 s for each, and each is ready as late as the last: 25 take 4.2 s. In turns the
+first four begin after 0.7 s.
 """
 
 from __future__ import annotations
@@ -13,48 +13,68 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-AT_ONCE = 2
-MAX_SECONDS = 10.0
+AT_ONCE = 4
+MAX_SECONDS = 20.0
 """Then a process goes on without a turn: another one may hang in the driver."""
 POLL_SECONDS = 0.005
-NAME = "flashcore-ci-context-{}.lock"
-_folders: list[Path] = []
-"""Where the locks of the turns are. Empty: there are none, or this process had its turn."""
+FOLDER = "flashcore-ci-contexts"
+FIRST, LATER, LAST = range(3)
+NEED = {"probe": FIRST, "correctness": FIRST, "launch": LATER, "control": LATER}
+"""When a kind of job needs its context. What only waits for a free GPU is last."""
+_waiting: list[Path] = []
+"""The ticket of this process before its turn."""
 
 
-def use(folder: str) -> None:
+def use(folder: str, kind: str) -> None:
     """Take turns with all processes that use this folder. Empty: take none."""
-    _folders[:] = [Path(folder)] if folder else []
+    ticket = f"{NEED.get(kind, LAST)}-{time.monotonic_ns():020d}-{os.getpid()}"
+    _waiting[:] = [Path(folder) / FOLDER / ticket] if folder else []
 
 
 @contextlib.contextmanager
 def one() -> Iterator[None]:
     """Wait for this process's turn, the first time. It ends with the block."""
-    folder = _folders.pop() if _folders else None
-    descriptor = None if folder is None else _take(folder)
-    try:
+    ticket = _waiting.pop() if _waiting else None
+    with contextlib.ExitStack() as turn:
+        if ticket is not None:
+            with contextlib.suppress(OSError):  # without such a folder there are no turns
+                turn.callback(os.close, _draw(ticket))
+                turn.callback(ticket.unlink, missing_ok=True)
+                _await(ticket)
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
-def _take(folder: Path) -> int | None:
-    """Return a lock, or None if there can be none."""
+def _draw(ticket: Path) -> int:
+    """Make a ticket that this process holds locked."""
+    ticket.parent.mkdir(mode=0o1777, exist_ok=True)
+    descriptor = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def _await(ticket: Path) -> None:
+    """Wait until few tickets are before this one."""
     deadline = time.monotonic() + MAX_SECONDS
     while time.monotonic() < deadline:
-        for number in range(AT_ONCE):
-            try:
-                descriptor = os.open(
-                    folder / NAME.format(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666
-                )
-            except OSError:
-                return None
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(descriptor)
-            else:
-                return descriptor
+        before = sorted(name for name in os.listdir(ticket.parent) if name < ticket.name)  # noqa: PTH208 - names are enough
+        if sum(not _is_abandoned(ticket.parent / name) for name in before[: 2 * AT_ONCE]) < AT_ONCE:
+            return
         time.sleep(POLL_SECONDS)
-    return None
+
+
+def _is_abandoned(ticket: Path) -> bool:
+    """Tell whether its process has ended. Then it is removed."""
+    try:
+        descriptor = os.open(ticket, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # removed a moment ago, or no ticket
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        with contextlib.suppress(OSError):  # it is another user's
+            ticket.unlink()
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,9 +1,12 @@
-"""Few CUDA contexts at a time."""
+"""Few CUDA contexts at a time, in the order of need."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,49 +16,75 @@ from flashcore_ci.worker import turns
 
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_folders", [])
+    monkeypatch.setattr(turns, "_waiting", [])
     monkeypatch.setattr(turns, "POLL_SECONDS", 0.001)
 
 
-def test_who_comes_too_early_waits_for_a_turn_to_end(tmp_path: Path) -> None:
-    held = [turns._take(tmp_path) for _ in range(turns.AT_ONCE)]
-    turns.use(str(tmp_path))
-    had_its_turn = threading.Event()
-
-    def make_a_context() -> None:
-        with turns.one():
-            had_its_turn.set()
-
-    thread = threading.Thread(target=make_a_context)
-    thread.start()
-    assert not had_its_turn.wait(0.05)
-    os.close(held.pop() or -1)
-    assert had_its_turn.wait(10)
-    thread.join()
-    os.close(held.pop() or -1)
+@contextmanager
+def others(folder: Path, count: int = turns.AT_ONCE, need: int = turns.FIRST) -> Iterator[list[int]]:
+    """So many processes that make a context."""
+    tickets = [folder / turns.FOLDER / f"{need}-{number:020d}-1" for number in range(count)]
+    held = [turns._draw(ticket) for ticket in tickets]
+    yield held
+    for descriptor in held:
+        os.close(descriptor)
 
 
-def test_a_process_has_one_turn(tmp_path: Path) -> None:
-    turns.use(str(tmp_path))
+def begin(folder: Path, kind: str) -> threading.Event:
+    """Let a process of this kind ask for its turn. The event says that it had it."""
+    had = threading.Event()
+    turns.use(str(folder), kind)
+    ticket, turns._waiting[:] = turns._waiting[0], []
+
+    def ask() -> None:
+        descriptor = turns._draw(ticket)
+        turns._await(ticket)
+        had.set()
+        ticket.unlink()
+        os.close(descriptor)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return had
+
+
+@pytest.mark.parametrize("kind", ["correctness", "timing"])
+def test_who_comes_too_early_waits_for_a_turn_to_end(tmp_path: Path, kind: str) -> None:
+    with others(tmp_path) as held:
+        had = begin(tmp_path, kind)
+        assert not had.wait(0.05)
+        os.close(held.pop())  # its process has ended without a word
+        assert had.wait(10)
+
+
+def test_who_only_waits_for_the_gpu_comes_last(tmp_path: Path) -> None:
+    with others(tmp_path, need=turns.LATER):
+        assert begin(tmp_path, "correctness").wait(10)
+        assert not begin(tmp_path, "timing").wait(0.05)
+
+
+def test_a_process_has_one_turn_and_leaves_no_ticket(tmp_path: Path) -> None:
+    turns.use(str(tmp_path), "probe")
     with turns.one():
+        assert len(list((tmp_path / turns.FOLDER).iterdir())) == 1
+    assert not list((tmp_path / turns.FOLDER).iterdir())
+    with others(tmp_path), turns.one():  # else it would wait
         pass
-    held = [turns._take(tmp_path) for _ in range(turns.AT_ONCE)]
-    with turns.one():  # else it would wait
-        pass
-    for one in held:
-        os.close(one or -1)
 
 
 def test_nobody_waits_for_ever_or_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = [turns._take(tmp_path) for _ in range(turns.AT_ONCE)]
     monkeypatch.setattr(turns, "MAX_SECONDS", 0.01)
-    assert turns._take(tmp_path) is None
-    assert turns._take(tmp_path / "absent") is None
-    (tmp_path / turns.NAME.format(0)).unlink()
-    (tmp_path / turns.NAME.format(0)).symlink_to(tmp_path / "elsewhere")
-    assert turns._take(tmp_path) is None
-    turns.use("")
+    began = time.monotonic()
+    with others(tmp_path):
+        turns.use(str(tmp_path), "timing")
+        with turns.one():
+            pass
+    for folder in (str(tmp_path / "absent"), ""):
+        turns.use(folder, "timing")
+        with turns.one():
+            pass
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / turns.FOLDER).write_text("no folder")
+    turns.use(str(tmp_path / "file"), "timing")
     with turns.one():
         pass
-    for one in held:
-        os.close(one or -1)
+    assert time.monotonic() - began < 10

@@ -85,7 +85,7 @@ def test_gpus_of_a_fleet_are_profiled_at_once(session: Session, neighbours: Any,
 
 
 @pytest.mark.parametrize(
-    ("cpus", "gpus", "kind", "cores"), [(32, 2, "timing", 8), (16, 1, "timing", 8), (16, 0, "launch", 2), (4, 8, "timing", 1)]
+    ("cpus", "gpus", "kind", "cores"), [(32, 2, "timing", 16), (16, 1, "timing", 16), (16, 0, "launch", 2), (4, 8, "timing", 1)]
 )
 def test_a_job_gets_its_gpus_share_of_the_cores(
     session: Session, monkeypatch: pytest.MonkeyPatch, cpus: int, gpus: int, kind: str, cores: int
