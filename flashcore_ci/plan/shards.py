@@ -125,10 +125,10 @@ def only(plan: Plan, units: Sequence[Unit]) -> Plan:
 
 
 def _estimates(units: Sequence[Unit], seconds: Seconds) -> Iterator[tuple[Unit, float]]:
-    """Use the recorded time, else the median of its kind."""
+    """Use the recorded time, else the median of its kind. A profile that took longer than most waited for ncu of another run."""
     believed = {unit: value for unit, value in seconds.items() if math.isfinite(value) and 0.0 <= value <= MAX_SECONDS}
     for kind in {unit.kind for unit in units}:
         same = [value for unit, value in believed.items() if unit.kind is kind]
         usual = statistics.median(same) if same else UNKNOWN_SECONDS
-        share = SHARES.get(kind, 1.0)
-        yield from ((unit, share * believed.get(unit, usual)) for unit in units if unit.kind is kind)
+        share, most = SHARES.get(kind, 1.0), usual if kind is Kind.PROFILE else MAX_SECONDS
+        yield from ((unit, share * min(most, believed.get(unit, usual))) for unit in units if unit.kind is kind)

@@ -136,6 +136,14 @@ def test_profiles_are_in_one_shard_next_to_what_hides_their_start() -> None:
     assert abs(first[1] - second[1]) <= 1.5
 
 
+def test_a_profile_that_waited_for_another_run_moves_no_work() -> None:
+    """Another gate on the same machine held ncu: 38 rows took 27 s, not 12, and the cut gave the other GPU 27 of 37 rows."""
+    plan, seconds = forty(correctness=4.2, sanitizer=2.5, profile=0.24, timing=1.3)
+    profiled = [unit for unit in seconds if unit.kind is Kind.PROFILE]
+    waited = dict(zip(profiled[::3], (0.6, 1.4, 4.5) * len(profiled), strict=False))
+    assert shards.cut(plan, {**seconds, **waited}, 2) == shards.cut(plan, seconds, 2)
+
+
 def test_estimates_are_near_the_times_of_two_measured_shards() -> None:
     """H200s with 16 cores each, 2026-11-30: seconds from a shard's first process, by the units' times that the cut knew."""
     seconds = {Kind.CORRECTNESS: 169.9, Kind.SANITIZER: 97.0, Kind.PROFILE: 11.7, Kind.TIMING: 51.1}
