@@ -7,6 +7,7 @@ rounding of the result's dtype at its size. A looser limit once passed outputs t
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import pathlib
 from types import ModuleType
@@ -44,8 +45,9 @@ def decode(subject: ModuleType, inputs: dict[str, Any], **changes: Any) -> tuple
     """Call ``flashcore.decode`` with these inputs, without the subject's own options."""
     import flashcore
 
-    of_subject = {"flash", "vary", *subject.local.LIMITS}
-    arguments = {name: value for name, value in {**inputs, **changes}.items() if name not in of_subject}
+    accepted = inspect.signature(flashcore.decode).parameters.keys() - set(subject.local.LIMITS)
+    assert changes.keys() <= accepted
+    arguments = {name: value for name, value in {**inputs, **changes}.items() if name in accepted}
     q, k, v = (arguments.pop(name) for name in "qkv")
     result: tuple[Any, Any] = flashcore.decode(q, k, v, return_lse=True, **arguments)
     return result
