@@ -193,7 +193,7 @@ class Driver:
 
 
 class Hold:
-    """Holds torch's current stream by a sleep of the driver's own thread, on a stream that nobody else has.
+    """Holds torch's current stream by a sleep of the driver's own thread, on a stream of its own.
 
     A kernel that spins would keep the GPU from other processes: 500 such holds took 5 s of a suite.
     """
