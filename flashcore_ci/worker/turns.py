@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ FOLDER = "flashcore-ci-contexts"
 FIRST, LATER, LAST = range(3)
 NEED = {"probe": FIRST, "correctness": FIRST, "launch": LATER, "control": LATER}
 """When a kind of job needs its context. What only waits for a free GPU is last."""
+TICKET = re.compile(r"[0-9]-[0-9]{20}-[0-9]+")
 _waiting: list[Path] = []
 """The ticket of this process before its turn."""
 
@@ -39,24 +42,37 @@ def one() -> Iterator[None]:
         if ticket is not None:
             with contextlib.suppress(OSError):  # without such a folder there are no turns
                 turn.callback(os.close, _draw(ticket))
-                turn.callback(ticket.unlink, missing_ok=True)
+                turn.callback(_remove, ticket)
                 _await(ticket)
         yield
 
 
 def _draw(ticket: Path) -> int:
-    """Make a ticket that this process holds locked."""
+    """Make a ticket that this process holds locked. OSError if that cannot be, also behind a link: files are removed here."""
     ticket.parent.mkdir(mode=0o1777, exist_ok=True)
+    if not stat.S_ISDIR(ticket.parent.lstat().st_mode):
+        raise NotADirectoryError(str(ticket.parent))
     descriptor = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process just looks whether it is abandoned
+        _remove(ticket)
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def _remove(ticket: Path) -> None:
+    with contextlib.suppress(OSError):  # it is another user's, or the folder has changed
+        ticket.unlink()
 
 
 def _await(ticket: Path) -> None:
     """Wait until few tickets are before this one."""
     deadline = time.monotonic() + MAX_SECONDS
     while time.monotonic() < deadline:
-        before = sorted(name for name in os.listdir(ticket.parent) if name < ticket.name)  # noqa: PTH208 - names are enough
+        names = os.listdir(ticket.parent)  # noqa: PTH208 - names are enough
+        before = sorted(name for name in names if name < ticket.name and TICKET.fullmatch(name))
         if sum(not _is_abandoned(ticket.parent / name) for name in before[: 2 * AT_ONCE]) < AT_ONCE:
             return
         time.sleep(POLL_SECONDS)
@@ -70,11 +86,12 @@ def _is_abandoned(ticket: Path) -> bool:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # a network's file system locks no file that is open for reading: nobody waits for what it cannot tell
+        return True
     else:
-        with contextlib.suppress(OSError):  # it is another user's
-            ticket.unlink()
+        _remove(ticket)
         return True
     finally:
         os.close(descriptor)

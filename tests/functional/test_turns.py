@@ -88,3 +88,57 @@ def test_nobody_waits_for_ever_or_without_a_folder(tmp_path: Path, monkeypatch: 
     with turns.one():
         pass
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_no_file_but_a_ticket_is_removed(tmp_path: Path, is_link: bool) -> None:
+    """The folder is where other users can write. Behind a link of theirs, a gate of root removed what sorts before its ticket."""
+    folder = tmp_path / ("home" if is_link else turns.FOLDER)
+    folder.mkdir()
+    for name in (".bashrc", "#notes", "0-old"):
+        (folder / name).touch()
+    (folder / f"0-{1:020d}-1").touch()
+    if is_link:
+        (tmp_path / turns.FOLDER).symlink_to(folder)
+    turns.use(str(tmp_path), "timing")
+    with turns.one():
+        pass
+    names = {path.name for path in folder.iterdir()}
+    assert names == {".bashrc", "#notes", "0-old", *([f"0-{1:020d}-1"] if is_link else [])}
+
+
+def test_a_folder_that_changes_during_a_turn_ends_no_process(tmp_path: Path) -> None:
+    turns.use(str(tmp_path), "timing")
+    with turns.one():
+        (tmp_path / turns.FOLDER).rename(tmp_path / "away")
+        (tmp_path / turns.FOLDER).touch()
+
+
+def test_nobody_waits_where_locks_cannot_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS: a lock needs a file that is open for writing."""
+    lock = turns.fcntl.flock
+
+    def refuse_readers(descriptor: int, operation: int) -> None:
+        if turns.fcntl.fcntl(descriptor, turns.fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(9, "Bad file descriptor")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(turns.fcntl, "flock", refuse_readers)
+    with others(tmp_path):
+        assert begin(tmp_path, "timing").wait(10)
+
+
+def test_a_ticket_that_another_process_looks_at_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def is_looked_at(descriptor: int, _: int) -> None:
+        seen.append(os.fstat(descriptor).st_ino)
+        raise BlockingIOError
+
+    monkeypatch.setattr(turns.fcntl, "flock", is_looked_at)
+    turns.use(str(tmp_path), "timing")
+    with turns.one():
+        assert not list((tmp_path / turns.FOLDER).iterdir())
+        kept = [os.stat(file).st_ino for file in Path("/proc/self/fd").iterdir() if file.exists()]  # noqa: PTH116
+        assert len(seen) == 1
+        assert seen[0] not in kept
