@@ -9,6 +9,8 @@ import torch
 from flashcore._launch import MISSING
 from flashcore._step import HANDLE, repeat
 
+_NUMBERS = frozenset({float, int})
+
 
 class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - PyTorch subclasses it too
     """Passes steps of decode to an operator with few arguments."""
@@ -32,7 +34,8 @@ class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - Py
             and leftpad_k is None and rotary_cos is None and rotary_sin is None and seqlens_rotary is None
             and scheduler_metadata is None and sinks is None and window_size_left == -1 == window_size_right
             and not (attention_chunk or softcap or sm_margin or more or others)
-            and (pack_gqa is None or type(pack_gqa) is bool) and type(is_rotary_interleaved) is bool
+            and type(window_size_left) is int is type(window_size_right) and type(attention_chunk) is int is type(sm_margin)
+            and type(softcap) in _NUMBERS and (pack_gqa is None or type(pack_gqa) is bool) and type(is_rotary_interleaved) is bool
         ):  # fmt: skip
             results = repeat(
                 q, k, v, k_new, v_new, seqused_k, page_table, q_descale, k_descale, v_descale, softmax_scale, is_causal, num_splits,
@@ -46,7 +49,7 @@ class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - Py
             v_descale, softmax_scale, is_causal, window_size_left, window_size_right, attention_chunk, softcap,
             is_rotary_interleaved, scheduler_metadata, num_splits, pack_gqa, sm_margin, sinks,
         )  # fmt: skip
-        if v is MISSING or more or others or torch.overrides.has_torch_function(given):
+        if q is MISSING or k is MISSING or v is MISSING or more or others or torch.overrides.has_torch_function(given):
             return self._op(*more, **_name(given), **others)
         return torch._C._dispatch_call_boxed(self._handle, *given)  # noqa: SLF001 - as PyTorch's custom_op does
 

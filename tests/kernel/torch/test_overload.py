@@ -91,6 +91,11 @@ for _ in range(3):
         refuse(lambda: fwd.default(q, k, seqused_k=lengths), RuntimeError, "'v'")
         refuse(lambda: fwd.default(q, k, v, seqused_k=lengths, nothing=1), RuntimeError, "nothing")
         refuse(lambda: fwd.default(q, k, v, *[None] * 33), RuntimeError, "q")
+        refuse(lambda: fwd.default(k=k, v=v, seqused_k=lengths), RuntimeError, "missing value for argument 'q'")
+        for name, value in (
+            ("window_size_left", -1.0), ("window_size_right", -1.0), ("attention_chunk", None), ("softcap", None), ("sm_margin", ""),
+        ):
+            refuse(lambda: fwd.default(q, k, v, seqused_k=lengths, **{name: value}), RuntimeError, name)
         refuse(lambda: fwd.default(q, k, v, seqused_k=lengths, softmax_scale="1"), RuntimeError, "softmax_scale")
     wanted = half(2, 1, 4, 64).requires_grad_()
     refuse(lambda: fwd.default(wanted, k, v, seqused_k=lengths), RuntimeError, "requires a gradient")
