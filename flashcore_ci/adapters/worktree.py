@@ -122,8 +122,12 @@ class _LinksAbove(dict[str, bool]):
         self._top = top
 
     def __missing__(self, folder: str) -> bool:
-        found = self[folder] = self[folder.rpartition("/")[0]] or os.path.islink(f"{self._top}/{folder}")  # noqa: PTH114 - as above
-        return found
+        new = [folder]
+        while (above := new[-1].rpartition("/")[0]) not in self:  # a path has up to 2,000 folders, more than calls may be nested
+            new.append(above)
+        for each in reversed(new):
+            self[each] = self[each.rpartition("/")[0]] or os.path.islink(f"{self._top}/{each}")  # noqa: PTH114 - as above
+        return self[folder]
 
 
 def _difference(top: Path, path: str, entry: Entry, links_above: Mapping[str, bool]) -> str:

@@ -66,3 +66,8 @@ def test_every_difference_is_seen(tmp_path, change, line):
     change(tmp_path)
     found = list(worktree.find_changes(tmp_path, tree))
     assert line in found if line else found == []
+
+
+def test_a_path_of_many_folders_is_compared(tmp_path):
+    path = "/".join(["d"] * 1900) + "/f"
+    assert list(worktree.find_changes(tmp_path, {path: entry_of(b"f")})) == [f"{path} is missing"]
