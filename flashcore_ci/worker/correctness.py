@@ -22,7 +22,10 @@ from flashcore_ci.worker.tensors import Pending
 
 WAIT_EVERY = 50  # launches: each wait takes up to 20 ms next to other processes
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
-HOLD_MICROSECONDS = 10_000  # longer than it takes to submit a launch, and than most kernels run
+HOLD_MICROSECONDS = 10_000  # longer than it takes to submit a launch
+TURN_CYCLES = 2_000_000
+"""About 1 ms on the GPU after a hold. Processes take turns there, and one may wait for 20 ms: work on another stream then began with the poison,
+or after it, and counted as written."""
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
 KEPT_BYTES = 2 << 30
@@ -157,6 +160,7 @@ def _run(
         return
     if late:
         _hold()(HOLD_MICROSECONDS)
+        torch.cuda._sleep(TURN_CYCLES)  # noqa: SLF001 - nothing public occupies a stream; PyTorch's own tests use it
     tensors.poison(outputs, poison)
     subject.run(MappingProxyType(inputs), MappingProxyType(outputs))
     if wait:

@@ -200,6 +200,7 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
     waits = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("launch"))
     monkeypatch.setattr(correctness, "_hold", lambda: lambda _: None)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
     monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
     launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
     assert waits == ["launch"] * 3, "the first, and two on a held stream"
@@ -213,6 +214,7 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
 def test_only_launches_that_differ_are_counted(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(correctness, "_hold", lambda: lambda _: None)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: None)
     whole = Drifting()
     whole.outputs = lambda _: {"o": torch.zeros(3), "lse": torch.zeros(2)}
     assert correctness._launch_repeatedly(whole, {"x": torch.tensor(2.0)}, 6).differing.result() == 2
@@ -260,3 +262,15 @@ def test_an_input_of_another_shape_or_type_is_refused():
     for other in (torch.zeros(3), torch.zeros(2, dtype=torch.float64)):
         with pytest.raises(ValueError, match="input x changed"):
             tensors.refuse_changed({"x": torch.zeros(2)}, {"x": other})
+
+
+def test_a_hold_ends_with_a_turn_of_this_process_on_the_gpu(monkeypatch):
+    """The host's 10 ms may be over before this process has the GPU: work on another stream then came after the poison, and passed."""
+    order = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(correctness, "_hold", lambda: lambda _: order.append("host"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda _: order.append("GPU"))
+    monkeypatch.setattr(correctness.tensors, "poison", lambda *_: order.append("poison"))
+    outputs = {"o": torch.zeros(3), "lse": torch.zeros(2)}
+    correctness._run(Drifting(), {"x": torch.tensor(2.0)}, outputs, 0, late=True)
+    assert order == ["host", "GPU", "poison"]
