@@ -77,7 +77,15 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
         ways += [(few, alone, True) for few, alone, _ in ways if 2 * few <= most]  # shards for each of the two
         tried = [_fill(same, known, most, few=few, alone=alone, apart=apart) for few, alone, apart in ways]
         found += min(tried, key=lambda bins: (max(shard.seconds for shard in bins), sum(bool(shard.units) for shard in bins)))
-    return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
+    return tuple(
+        (tuple(sorted(shard.units, key=order.__getitem__)), _longest(shard, seconds, known)) for shard in found if shard.units
+    )
+
+
+def _longest(shard: _Bin, seconds: Seconds, known: Seconds) -> float:
+    """Return a shard's time for its limits, which a profile that takes longer than most must not exceed."""
+    recorded = ((seconds.get(unit, 0.0), known[unit]) for unit in shard.units if unit.kind is Kind.PROFILE)
+    return shard.seconds + sum(value - usual for value, usual in recorded if usual < value <= MAX_SECONDS)
 
 
 def _fill(units: Sequence[Unit], known: Seconds, count: int, *, few: int, alone: int, apart: bool) -> list[_Bin]:

@@ -141,7 +141,10 @@ def test_a_profile_that_waited_for_another_run_moves_no_work() -> None:
     plan, seconds = forty(correctness=4.2, sanitizer=2.5, profile=0.24, timing=1.3)
     profiled = [unit for unit in seconds if unit.kind is Kind.PROFILE]
     waited = dict(zip(profiled[::3], (0.6, 1.4, 4.5) * len(profiled), strict=False))
-    assert shards.cut(plan, {**seconds, **waited}, 2) == shards.cut(plan, seconds, 2)
+    after, before = shards.cut(plan, {**seconds, **waited}, 2), shards.cut(plan, seconds, 2)
+    assert [units for units, _ in after] == [units for units, _ in before]
+    more = sum(estimate for _, estimate in after) - sum(estimate for _, estimate in before)
+    assert more == pytest.approx(sum(waited.values()) - 0.24 * len(waited)), "limits of time hold for profiles that do take long"
 
 
 def test_estimates_are_near_the_times_of_two_measured_shards() -> None:
