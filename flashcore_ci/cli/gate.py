@@ -69,6 +69,8 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
     ):
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         several = not is_one and fleet.has_several_gpus(request)
+        if ahead is not None and not several:
+            ahead.close()
         report = fleet.run(request, progress, options=EngineOptions(ahead=ahead)) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     if db is not None:

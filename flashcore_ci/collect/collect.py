@@ -91,6 +91,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             profiling = pool.submit(profile.run, later, start_profile)
             timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
             session.versions()  # a tool that fails to print its version ends the run now, not after minutes
+            session.origin()  # as a file of the checkout that cannot be read does
             probed = [probe.result() for probe in probes]
             timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]

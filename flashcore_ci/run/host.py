@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, ncu, nvml, process
+from flashcore_ci.adapters import host as machine
 from flashcore_ci.bounded.values import shorten
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
@@ -73,7 +74,7 @@ def starting_early(request: Request, *, is_chosen: bool) -> Iterator[bool]:
 
 def gpus_to_start() -> int:
     """Return how many GPUs the driver shows before NVML has started, or 0 if CUDA_VISIBLE_DEVICES may choose others."""
-    return 0 if nvml.are_chosen() else len(_devices(Path("/")))
+    return 0 if nvml.are_chosen() else min(len(_devices(Path("/"))), machine.gpus())
 
 
 def _is_shared(folder: Path) -> bool:
@@ -136,7 +137,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
     """Tell the collector about run and machine."""
     settings, state = request.settings, nvml.read(request.gpu)
     require_architecture(plan, state)
-    checkout = meanwhile(_checkout, request, scratch)
+    checkout, began = meanwhile(_checkout, request, scratch), clock.now()
     sanitizer, nvdisasm = _checkers(request, disassembles=bool(plan.workloads_for(Kind.MACHINE_CODE)))
     return Session(
         plan=plan,
@@ -149,7 +150,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         scratch=scratch,
         lock_dir=settings.lock_dir,
         lock_timeout=request.lock_timeout,
-        origin=lambda: _origin(checkout()),
+        origin=lambda: _origin(checkout(), began),
         notes=lambda: _note_changes(checkout()),
         sanitizer=sanitizer,
         ncu=ncu.find(),
@@ -201,12 +202,12 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)
-    return _origin(_checkout(request, scratch))
+    return _origin(_checkout(request, scratch), clock.now())
 
 
-def _origin(checkout: git.Checkout) -> Provenance:
+def _origin(checkout: git.Checkout, collected_at: str) -> Provenance:
     return Provenance(
-        collected_at=clock.now(),
+        collected_at=collected_at,
         device=None,
         tools=(),
         commit=checkout.commit,

@@ -48,9 +48,10 @@ def one() -> Iterator[None]:
 
 
 def _draw(ticket: Path) -> int:
-    """Make a ticket that this process holds locked. OSError if that cannot be, also behind a link: files are removed here."""
+    """Make a ticket that this process holds locked. OSError if that cannot be, also behind a link or in a stranger's folder: files are removed here."""
     ticket.parent.mkdir(mode=0o1777, exist_ok=True)
-    if not stat.S_ISDIR(ticket.parent.lstat().st_mode):
+    status = ticket.parent.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
         raise NotADirectoryError(str(ticket.parent))
     descriptor = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -88,7 +89,7 @@ def _is_abandoned(ticket: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a network's file system locks no file that is open for reading: nobody waits for what it cannot tell
+    except OSError:  # a network's file system locks no file that is open for reading: no process waits for what cannot be told
         return True
     else:
         _remove(ticket)

@@ -10,6 +10,8 @@ from flashcore._launch import MISSING
 from flashcore._step import HANDLE, repeat
 
 _NUMBERS = frozenset({float, int})
+_find_trace, _has_key = torch._C._get_tracing_state, torch._C._dispatch_tls_is_dispatch_key_included  # noqa: SLF001 - a trace keeps the operator
+_BEFORE = torch._C.DispatchKey.PreDispatch  # noqa: SLF001 - of modes that are on no stack
 
 
 class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - PyTorch subclasses it too
@@ -29,7 +31,7 @@ class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - Py
     ) -> Any:  # fmt: skip
         """Call it."""
         if (
-            seqused_k is not None and out is None and cu_seqlens_q is None and cu_seqlens_k is None and cu_seqlens_k_new is None
+            _find_trace() is None and not _has_key(_BEFORE) and seqused_k is not None and out is None and cu_seqlens_q is None and cu_seqlens_k is None and cu_seqlens_k_new is None
             and seqused_q is None and max_seqlen_q is None and max_seqlen_k is None and q_v is None and kv_batch_idx is None
             and leftpad_k is None and rotary_cos is None and rotary_sin is None and seqlens_rotary is None
             and scheduler_metadata is None and sinks is None and window_size_left == -1 == window_size_right

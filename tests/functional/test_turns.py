@@ -142,3 +142,16 @@ def test_a_ticket_that_another_process_looks_at_is_given_up(tmp_path: Path, monk
         kept = [os.stat(file).st_ino for file in Path("/proc/self/fd").iterdir() if file.exists()]  # noqa: PTH116
         assert len(seen) == 1
         assert seen[0] not in kept
+
+
+def test_a_folder_of_a_stranger_has_no_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could hold tickets, and each process would wait for 20 s."""
+    folder = tmp_path / turns.FOLDER
+    folder.mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, 54_321, -1)
+    else:
+        monkeypatch.setattr(turns.os, "geteuid", lambda: 54_321)
+    turns.use(str(tmp_path), "probe")
+    with turns.one():
+        assert list(folder.iterdir()) == []

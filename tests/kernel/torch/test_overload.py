@@ -110,6 +110,11 @@ with torch.no_grad():
     assert step(q).shape == q.shape
     script = torch.jit.trace(lambda q: torch.ops.flash_attn_3.fwd(q, k, v, seqused_k=lengths, softmax_scale=0.25)[0], q)
     assert script(q).flatten()[0] == v.flatten()[0]
+    assert "flash_attn_3::fwd" in str(script.graph) and "_step" not in str(script.graph), script.graph
+    from torch.fx.experimental.proxy_tensor import make_fx
+    for early in (False, True):
+        graph = make_fx(lambda q: fwd.default(q, k, v, seqused_k=lengths, softmax_scale=0.25)[0], pre_dispatch=early)(q).graph
+        assert fwd.default in {node.target for node in graph.nodes}, graph
 """,
 }
 

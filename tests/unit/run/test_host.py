@@ -215,3 +215,37 @@ def test_a_run_whose_checkout_could_not_be_compared_names_no_commit(error: Excep
 
     assert host.commit_in(host.meanwhile(fail)) == ""
     assert host.commit_in(lambda: SimpleNamespace(commit="c")) == "c"  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(
+    ("driver", "files", "visible", "count"), [(2, 2, None, 2), (8, 1, None, 1), (2, 2, "0,1", 0), (0, 0, None, 0)]
+)
+def test_a_process_starts_early_for_each_gpu_that_this_container_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: int, files: int, visible: str | None, count: int
+) -> None:
+    """The driver lists all eight GPUs of a machine in a container that has one."""
+    monkeypatch.setattr(host, "_devices", lambda _: [tmp_path] * driver)
+    monkeypatch.setattr(host.machine, "gpus", lambda: files)
+    monkeypatch.delenv(nvml.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(nvml.VISIBLE, visible)
+    assert host.gpus_to_start() == count
+
+
+def test_a_session_is_as_old_as_its_start_and_learns_of_changes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compared, times = threading.Event(), iter(("2026-12-01T00:00:00Z", "2026-12-01T00:03:00Z"))
+
+    def compare(*_: Any) -> git.Checkout:
+        assert compared.wait(10)
+        return git.Checkout(commit="c" * 40, dirty=True, changes=("a.py differs from the commit",))
+
+    monkeypatch.setattr(host.nvml, "read", lambda _: SimpleNamespace(uuid="GPU-1", compute_capability="9.0", name="NVIDIA H200"))
+    monkeypatch.setattr(host, "_checkout", compare)
+    monkeypatch.setattr(host, "_checkers", lambda *_, **__: (None, None))
+    monkeypatch.setattr(host.ncu, "find", lambda: None)
+    monkeypatch.setattr(host.clock, "now", lambda: next(times))
+    request = Request(suite=Path("s"), out=tmp_path / "run", environ={"FLASHCORE_CI_HOME": str(tmp_path)})
+    session = host.session(request, print, tmp_path, plan=make_plan(), builds=())
+    compared.set()
+    assert (session.origin().collected_at, session.origin().dirty) == ("2026-12-01T00:00:00Z", True)
+    assert session.notes() == ("the checkout had uncommitted changes: a.py differs from the commit",)
