@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import stat
@@ -74,7 +75,8 @@ def _await(ticket: Path) -> None:
     while time.monotonic() < deadline:
         names = os.listdir(ticket.parent)  # noqa: PTH208 - names are enough
         before = sorted(name for name in names if name < ticket.name and TICKET.fullmatch(name))
-        if sum(not _is_abandoned(ticket.parent / name) for name in before[: 2 * AT_ONCE]) < AT_ONCE:
+        held = (name for name in before if not _is_abandoned(ticket.parent / name))
+        if len(list(itertools.islice(held, AT_ONCE))) < AT_ONCE:
             return
         time.sleep(POLL_SECONDS)
 

@@ -155,3 +155,16 @@ def test_a_folder_of_a_stranger_has_no_turns(tmp_path: Path, monkeypatch: pytest
     turns.use(str(tmp_path), "probe")
     with turns.one():
         assert list(folder.iterdir()) == []
+
+
+def test_tickets_of_processes_that_ended_hide_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's cannot be removed."""
+    monkeypatch.setattr(turns, "_remove", lambda _: None)
+    folder = tmp_path / turns.FOLDER
+    folder.mkdir()
+    for number in range(3 * turns.AT_ONCE):
+        (folder / f"{turns.FIRST}-{number:020d}-1").touch()
+    held = [turns._draw(folder / f"{turns.FIRST}-{100 + number:020d}-1") for number in range(turns.AT_ONCE)]
+    assert not begin(tmp_path, "correctness").wait(0.05)
+    for descriptor in held:
+        os.close(descriptor)
