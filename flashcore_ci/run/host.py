@@ -184,10 +184,10 @@ def _require(name: str, state: nvml.GpuState, *, what: str, fix: str) -> None:
 
 def meanwhile(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Callable[[], T]:
     """Call it in a thread. Return what waits for its result: git compares every file of the checkout, for up to a second."""
-    with contextlib.ExitStack() as end:
-        pool = ThreadPoolExecutor(1)
-        end.callback(pool.shutdown, wait=False)
-        return pool.submit(call, *arguments, **options).result
+    pool = ThreadPoolExecutor(1)
+    result = pool.submit(call, *arguments, **options).result
+    pool.shutdown(wait=False)
+    return result
 
 
 def commit_in(asked: Callable[[], Provenance]) -> str:

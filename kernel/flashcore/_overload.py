@@ -31,13 +31,14 @@ class Forward(torch._ops.OpOverload):  # type: ignore[misc]  # noqa: SLF001 - Py
     ) -> Any:  # fmt: skip
         """Call it."""
         if (
-            _find_trace() is None and not _has_key(_BEFORE) and seqused_k is not None and out is None and cu_seqlens_q is None and cu_seqlens_k is None and cu_seqlens_k_new is None
+            seqused_k is not None and out is None and cu_seqlens_q is None and cu_seqlens_k is None and cu_seqlens_k_new is None
             and seqused_q is None and max_seqlen_q is None and max_seqlen_k is None and q_v is None and kv_batch_idx is None
             and leftpad_k is None and rotary_cos is None and rotary_sin is None and seqlens_rotary is None
             and scheduler_metadata is None and sinks is None and window_size_left == -1 == window_size_right
             and not (attention_chunk or softcap or sm_margin or more or others)
             and type(window_size_left) is int is type(window_size_right) and type(attention_chunk) is int is type(sm_margin)
             and type(softcap) in _NUMBERS and (pack_gqa is None or type(pack_gqa) is bool) and type(is_rotary_interleaved) is bool
+            and _find_trace() is None and not _has_key(_BEFORE)
         ):  # fmt: skip
             results = repeat(
                 q, k, v, k_new, v_new, seqused_k, page_table, q_descale, k_descale, v_descale, softmax_scale, is_causal, num_splits,
