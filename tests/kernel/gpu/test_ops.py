@@ -186,6 +186,49 @@ def test_threads_share_operators_and_workspaces(operators: Any) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("append", [False, True])
+@pytest.mark.parametrize("name", ["decode", "pages"])
+def test_a_step_of_decode_without_gradients_takes_the_short_way(flashcore: Any, name: str, append: bool) -> None:
+    """In eager mode and in a graph. The operator in the profile is the proof, and the other way gives the bits."""
+    import torch
+
+    function, (token, k, v) = steps(append)[name]
+    results = []
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        caches = k.clone(), v.clone()
+        with mode():
+            function(token, *caches)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                results.append((*function(token, *caches), *caches))
+        names = {event.name for event in profile.events()}
+        assert ("flashcore::_step" in names) is (mode is not torch.enable_grad), sorted(names)
+    assert all(torch.equal(one, other) for result in results[1:] for one, other in zip(results[0], result, strict=True))
+    caches, graph = (k.clone(), v.clone()), torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        captured = function(token, *caches)
+    for _ in range(2):
+        token.add_(0.25)
+        graph.replay()
+        expected = function(token, k, v)
+        assert all(map(torch.equal, (*captured, *caches), (*expected, k, v)))
+
+
+def steps(append: bool) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Return ``calls`` of decode with their log-sum-exp, as FA3's tests ask for it."""
+    import torch
+    from flashcore import flash_attn_with_kvcache
+
+    lengths = torch.tensor([120, 290], dtype=torch.int32, device="cuda")
+    token, pool, (_, k, v) = draw(2, 1, 8, 128), draw(12, 64, 2, 128), make(SHAPES[1])
+    new = draw(2, 1, 2, 128, seed=5) if append else None
+    table = torch.randperm(10, device="cuda").to(torch.int32).view(2, 5)
+    options = {"k": new, "v": new, "cache_seqlens": lengths, "causal": True, "return_softmax_lse": True}
+    return {
+        "decode": (lambda q, k, v: flash_attn_with_kvcache(q, k, v, **options), (token, k, v)),
+        "pages": (lambda q, k, v: flash_attn_with_kvcache(q, k, v, page_table=table, **options), (token, pool, pool.clone())),
+    }
+
+
 def test_tensors_on_another_device_give_the_same_bits(operators: Any) -> None:
     import torch
 
