@@ -198,7 +198,7 @@ def test_a_step_of_decode_without_gradients_takes_the_short_way(flashcore: Any, 
         caches = k.clone(), v.clone()
         with mode():
             function(token, *caches)
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
                 results.append((*function(token, *caches), *caches))
         names = {event.name for event in profile.events()}
         assert ("flashcore::_step" in names) is (mode is not torch.enable_grad), sorted(names)
