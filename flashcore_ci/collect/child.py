@@ -29,6 +29,7 @@ from flashcore_ci.model.suite import Workload
 
 FOREVER = 7 * 86_400.0  # for a worker whose time limit begins with a signal
 MAX_WORD = 80  # characters
+MAX_GRAPH_LAUNCHES = 1000
 MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
@@ -199,6 +200,7 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "reasons": _are_masks,
     "batched": _is(bool),
     "sets": _is(int),
+    "graph_launches": lambda value: type(value) is int and 0 < value <= MAX_GRAPH_LAUNCHES,
     "isolation": _is_isolation,
     **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),
     "choices": lambda value: isinstance(value, dict) and all(isinstance(chosen, dict) for chosen in value.values()),

@@ -17,7 +17,7 @@ from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRu
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, JitModule, Observation, Provenance
-from flashcore_ci.model.identity import ANCHORED, SAME_CODE, digest_of, is_bound, is_covered, is_same_code
+from flashcore_ci.model.identity import ANCHORED, GRAPH_LAUNCHES, SAME_CODE, digest_of, is_bound, is_covered, is_same_code
 from flashcore_ci.model.jit import BASE, is_complete
 from flashcore_ci.model.metrics import ANCHOR, METRICS, SIDES
 from flashcore_ci.model.plan import Plan
@@ -278,13 +278,15 @@ def _observe(
         same = ((SAME_CODE, measured(1.0, "count")),)
         return head.observation(Kind.COMPARISON, workload, base=identity, readings=same, jit=heads)
     values = [both[side] for both in series.rounds for side in series.sides]
-    blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
+    counts = {f"blocks/{which}": float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
+    if graphs := [value["graph_launches"] for value in values if "graph_launches" in value]:
+        counts[GRAPH_LAUNCHES] = float(graphs[0])
     missing = series.missing()
     return head.observation(
         Kind.COMPARISON,
         workload,
         base=identity,
-        readings=tuple((f"blocks/{which}", measured(count, "count")) for which, count in blocks.items()),
+        readings=tuple((name, measured(count, "count")) for name, count in counts.items()),
         samples=() if missing is not None else series.samples(),
         notes=tuple(series.notes),
         artifacts=tuple(artifacts),

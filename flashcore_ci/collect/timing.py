@@ -23,6 +23,7 @@ from flashcore_ci.collect.process_runs import (
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.identity import GRAPH_LAUNCHES
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
@@ -176,6 +177,7 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "blocks/dropped": ("dropped", "count"),
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
+        GRAPH_LAUNCHES: ("graph_launches", "count"),
         **{name: (key, METRICS[name].unit) for name, key in GROUP_KEYS.items()},
     }
     known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}

@@ -21,7 +21,15 @@ from flashcore_ci.model.evidence import (
     machine_class,
 )
 from flashcore_ci.model.history import COUNTS, OUTCOMES
-from flashcore_ci.model.identity import code_digest, is_anchored, is_covered, was_same_code, workload_digest, workload_identity
+from flashcore_ci.model.identity import (
+    code_digest,
+    how_timed,
+    is_anchored,
+    is_covered,
+    was_same_code,
+    workload_digest,
+    workload_identity,
+)
 from flashcore_ci.model.metrics import ANCHOR, SIDES, primary_scale
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
@@ -148,7 +156,7 @@ def _work(problem: Problem) -> dict[str, float]:
 
 
 def _epoch(provenance: Provenance, device: Device, timed: Observation) -> Row:
-    conditions = {"driver": device.driver, "clock_policy": provenance.clock_policy, "collector": timed.identity.collector}
+    conditions = {"driver": device.driver, "clock_policy": provenance.clock_policy, "collector": how_timed(timed)}
     return {name: label(value) for name, value in conditions.items()}
 
 

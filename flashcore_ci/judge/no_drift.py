@@ -19,6 +19,7 @@ from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.devices import GPUS
 from flashcore_ci.model.evidence import Observation, machine_class
+from flashcore_ci.model.identity import how_timed
 from flashcore_ci.model.metrics import METRICS, Scale
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Missing, measured
@@ -86,7 +87,7 @@ def _is_first_run(context: ComparisonContext) -> bool:
 
 
 def _is_comparable(row: BaselineRow, observation: Observation) -> bool:
-    return (row.asked, row.collector) == (observation.identity.workload, observation.identity.collector)
+    return (row.asked, row.collector) == (observation.identity.workload, how_timed(observation))
 
 
 def _evaluated(check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow) -> Evaluation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flashcore_ci.model.evidence import Evidence, Provenance
+from flashcore_ci.model.identity import how_timed
 from flashcore_ci.model.suite import Kind
 
 
@@ -81,7 +82,7 @@ def _rows(evidence: Evidence) -> Iterator[BaselineRow]:
             collected_at=evidence.provenance.collected_at,
             commit=evidence.provenance.commit,
             asked=observation.identity.workload,
-            collector=observation.identity.collector,
+            collector=how_timed(observation),
             ms=ms.values,
             megacycles=megacycles.values,
         )

@@ -70,6 +70,16 @@ def was_same_code(observation: Observation) -> bool:
     return same and isinstance(reading, Measured) and reading.value == 1.0
 
 
+GRAPH_LAUNCHES = "graph/launches"
+"""The reading of a workload whose time is the slope of two CUDA graphs. Earlier, the time of one graph was divided by its launches."""
+
+
+def how_timed(observation: Observation) -> str:
+    """Return the digest of how times were taken. Those of two runs can be compared if it is the same."""
+    collector = observation.identity.collector
+    return digest_of(collector, GRAPH_LAUNCHES) if GRAPH_LAUNCHES in dict(observation.readings) else collector
+
+
 ANCHORED = "comparison/anchor"
 """The reading of a comparison with the anchor. The history keeps it, and no gate judges it."""
 

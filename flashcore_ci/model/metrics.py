@@ -120,6 +120,7 @@ METRICS: dict[str, Metric] = {
     LINK_SHARE: Metric(
         kind=Kind.TIMING, unit="%", meaning="the bandwidth of the messages alone, of the link's peak", maximum=MAX_SHARE
     ),
+    "graph/launches": Metric(kind=Kind.TIMING, unit="count", meaning="the number of launches in the longer CUDA graph"),
     "gpus/speedup": Metric(kind=Kind.TIMING, unit="ratio", meaning="the time of one GPU over that of the group"),
     **{
         f"{tool}/findings": Metric(

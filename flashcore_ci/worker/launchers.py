@@ -1,6 +1,8 @@
 """Launch a workload for timing, into poisoned outputs and with a cold L2.
 
-Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. Each launch in it has other buffers.
+Kernels under 50 µs are launched in two CUDA graphs, because launch overhead would dominate. Each launch in one has other buffers. The
+longer one has twice as many, and the slope is the time of a launch: to start a graph costs 5 to 13 µs, 4 µs more in some processes
+than in others (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ TRIALS = 5
 HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock holds the stream longer
 HOLD_MS = (5.0, 100.0)
 HOLD_TIMES_HOST = 1.5  # to submit the trials takes longer than the first of them, if the host is busy
+LEAST_MS = 1e-6
+"""The shortest time of a launch: noise can make a slope negative."""
+
+Pair = tuple[Any, Any]
+Marks = tuple[Pair, ...]
+"""The events before and after each part of a timed launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +58,15 @@ class TimingContext:
 class SingleLaunch:
     """Launch once per event pair, on the next buffers."""
 
-    launches = 1
+    launches = submitted = 1
+    """Launches of ``again``, and of ``launch``."""
 
     def __init__(self, context: TimingContext, pool: BufferPool) -> None:
         self.context, self._pool = context, pool
         self._number = 0
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
+    def launch(self, hold: Callable[[], object] | None = None) -> Marks:
         """Return the event pair around one launch. ``hold`` comes right before them."""
         self.last = self._pool.sets[self._number % len(self._pool.sets)]
         self._number += 1
@@ -65,39 +74,62 @@ class SingleLaunch:
         self.context.empty_l2()
         if hold is not None:
             hold()
-        return between_events(self.again)
+        return (between_events(self.again),)
 
     def again(self) -> None:
         """Launch on the same buffers, without events."""
         self._pool.subject.run(self.last.inputs, self.last.outputs)
 
+    def milliseconds(self, marks: Marks) -> float:
+        """Return the time of one launch."""
+        ((start, stop),) = marks
+        return float(start.elapsed_time(stop))
+
 
 class GraphLaunch:
-    """Launch once on every buffer set, as one CUDA graph. ValueError if impossible."""
+    """Launch once on half of the buffer sets and then on each, as two CUDA graphs. ValueError if impossible."""
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         self.context, self._pool, self._choose = context, pool, choose
         self.launches = len(pool.sets)
+        self.short = self.launches // 2
+        self.submitted = self.short + self.launches
         self._poison = _capture(lambda buffers: tensors.poison(buffers.outputs, 0), pool.sets)
         try:
-            self._graph = _capture(lambda buffers: pool.subject.run(buffers.inputs, buffers.outputs), pool.sets)
+            self._short, self._long = (
+                _capture(lambda buffers: pool.subject.run(buffers.inputs, buffers.outputs), pool.sets[:count])
+                for count in (self.short, self.launches)
+            )
         except Exception as error:
             why = f"this launch cannot be captured: {last_line(error)}"
             raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
-        """Return the event pair around the graph. ``hold`` comes right before them."""
+    def launch(self, hold: Callable[[], object] | None = None) -> Marks:
+        """Return the event pairs around both graphs. ``hold`` comes right before the longer one, which is then alone."""
         self.last = self._choose(self._pool.sets)
-        self._poison.replay()
-        self.context.empty_l2()
-        if hold is not None:
-            hold()
-        return between_events(self.again)
+        if hold is None:
+            self._make_cold()
+            return between_events(self._short.replay), self._launch_cold()
+        return (self._launch_cold(hold),)
 
     def again(self) -> None:
-        """Launch the graph, without events."""
-        self._graph.replay()
+        """Launch the longer graph, without events."""
+        self._long.replay()
+
+    def milliseconds(self, marks: Marks) -> float:
+        """Return the time of one launch, without what it costs to start a graph."""
+        short, long = (start.elapsed_time(stop) for start, stop in marks)
+        return max(LEAST_MS, float(long - short) / (self.launches - self.short))
+
+    def _launch_cold(self, hold: Callable[[], object] = bool) -> Pair:
+        self._make_cold()
+        hold()
+        return between_events(self.again)
+
+    def _make_cold(self) -> None:
+        self._poison.replay()
+        self.context.empty_l2()
 
 
 Launcher = SingleLaunch | GraphLaunch
@@ -105,7 +137,7 @@ Launcher = SingleLaunch | GraphLaunch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCost:
-    """Milliseconds per event pair: between its events, per pair on GPU and on host."""
+    """Milliseconds: of a launch, and from one ``launch`` to the next on GPU and on host."""
 
     timed: float
     device: float
@@ -120,11 +152,12 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
     launcher.launch()
     hold_stream(TRIALS * (time.perf_counter() - began))
     began = time.perf_counter()
-    events = [launcher.launch() for _ in range(TRIALS)]
+    marks = [launcher.launch() for _ in range(TRIALS)]
     host = (time.perf_counter() - began) / TRIALS * 1e3
     torch.cuda.synchronize()
-    timed = statistics.median(start.elapsed_time(stop) for start, stop in events)
-    return LaunchCost(timed=timed, device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1), host=host)
+    timed = statistics.median(map(launcher.milliseconds, marks))
+    (first, _), (last, _) = marks[0][0], marks[-1][0]
+    return LaunchCost(timed=timed, device=first.elapsed_time(last) / (TRIALS - 1), host=host)
 
 
 def hold_stream(seconds: float) -> None:
@@ -142,7 +175,7 @@ def graph_size(pool: BufferPool, l2: int) -> int:
     return max(fewest, min(most, 1 + FLUSH_TIMES_L2 * l2 // max(1, pool.bytes_per_set)))
 
 
-def between_events(action: Callable[[], object]) -> tuple[Any, Any]:
+def between_events(action: Callable[[], object]) -> Pair:
     """Return the event pair around an action."""
     import torch
 

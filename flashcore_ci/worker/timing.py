@@ -30,7 +30,7 @@ from flashcore_ci.worker.driver import Driver, start_torch
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
-from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, SingleLaunch, TimingContext
+from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, Marks, SingleLaunch, TimingContext
 from flashcore_ci.worker.sensors import SensorReading, Sensors, summarize
 from flashcore_ci.worker.steady_state import Block, SteadyState
 from flashcore_ci.worker.subject_file import Subjects
@@ -45,7 +45,7 @@ class PendingBlock:
 
     before: Any
     after: Any
-    events: list[tuple[Any, Any]]
+    marks: list[Marks]
     audited: BufferSet
     differs: Any
     end: Any
@@ -130,7 +130,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
     count = int(context.worst([_launches_per_block(cost)])[0])
     hold = max(0.0, cost.host - cost.device) * count
     try:
-        measurement = _submit_until_settled(context, lambda: _submit_block(context, launcher, count, hold))
+        measurement = _submit_until_settled(context, launcher, lambda: _submit_block(context, launcher, count, hold))
         record = _record(measurement, launcher, count)
         audit(pool, launcher, record["ms"], measurement.audited, by_reference=by_reference)
     except OutputChangedError as error:
@@ -146,7 +146,7 @@ def _measure_group(context: TimingContext, subject: RankSubject, work: Work) -> 
 
 
 def _choose_launcher(context: TimingContext, pool: BufferPool, batched: bool | None) -> tuple[Launcher, LaunchCost]:
-    """Use a CUDA graph if ``batched``, or by default below 50 µs per launch."""
+    """Use CUDA graphs if ``batched``, or by default below 50 µs per launch."""
     single = SingleLaunch(context, pool)
     cost = launchers.measure_cost(single)
     if not (cost.timed < SHORT_MS if batched is None else batched):
@@ -169,18 +169,18 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
     if hold:
         torch.cuda._sleep(int(hold * launchers.HOLD_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
     before = context.driver.tick()
-    events = []
+    marks = []
     for number in range(count):
-        events.append(launcher.launch())
+        marks.append(launcher.launch())
         if number == drawn:
             audited, differs = launcher.last, launcher.last.differs()
     after = context.driver.tick()
     end = torch.cuda.Event()
     end.record()
-    return PendingBlock(before=before, after=after, events=events, audited=audited, differs=differs, end=end)
+    return PendingBlock(before=before, after=after, marks=marks, audited=audited, differs=differs, end=end)
 
 
-def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBlock]) -> Measurement:
+def _submit_until_settled(context: TimingContext, launcher: Launcher, submit: Callable[[], PendingBlock]) -> Measurement:
     """Submit until the window settles. OutputChangedError if an output differs."""
     blocks: list[Block] = []
     readings: list[SensorReading] = []
@@ -198,7 +198,7 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
         readings.extend(() if reading is None else (reading,))
         at, mhz = time.perf_counter() - began, context.driver.megahertz(done.before, done.after)
         throttled = reading is not None and reading.throttled
-        times = [start.elapsed_time(stop) for start, stop in done.events]
+        times = [launcher.milliseconds(marks) for marks in done.marks]
         differs, at, lower, held, *times = context.worst([bool(done.differs), at, -mhz, throttled, *times])
         if differs:
             raise OutputChangedError("a timed launch gave another output than the first launch")
@@ -210,8 +210,7 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
 
 
 def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[str, Any]:
-    blocks = [dataclasses.replace(block, ms=block.ms / launcher.launches) for block in measurement.blocks]
-    state = measurement.state
+    blocks, state = measurement.blocks, measurement.state
     window = {block.at for block in state.blocks}
     kept = [block for block in blocks if block.at in window] or blocks
     return {
@@ -224,7 +223,8 @@ def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[st
         "kept": len(state.blocks),
         "dropped": sum(block.throttled for block in blocks),
         "batched": isinstance(launcher, GraphLaunch),
-        "launches_per_block": count * launcher.launches,
+        **({"graph_launches": launcher.launches} if isinstance(launcher, GraphLaunch) else {}),
+        "launches_per_block": count * launcher.submitted,
         "blocks": [[round(block.at, 3), round(block.ms, 6), round(block.mhz, 1)] for block in blocks],
         **summarize(measurement.readings),
     }
