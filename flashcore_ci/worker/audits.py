@@ -28,7 +28,7 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
     # a launch of a group also waits for other ranks
-    timed = math.inf if isinstance(pool.subject, RankSubject) else ms * launcher.launches
+    timed = math.inf if isinstance(pool.subject, RankSubject) else ms * launcher.launches + launcher.start_ms
     context = launcher.context
     if found := unjoined.describe(unjoined.observe(context.driver, launcher.launch, launcher.again, context.worst), timed):
         raise OutputChangedError(found)

@@ -13,8 +13,8 @@ from flashcore_ci.worker.group import RankSubject
 def audit(monkeypatch):
     """Audit a launch for which ``found`` gives what the streams show."""
 
-    def run(found, subject=None, launches=1):
-        launcher = SimpleNamespace(launches=launches, launch="launch", again="again")
+    def run(found, subject=None, launches=1, start=0.0):
+        launcher = SimpleNamespace(launches=launches, start_ms=start, launch="launch", again="again")
         launcher.context = SimpleNamespace(driver="driver", worst="worst")
         monkeypatch.setattr(audits.unjoined, "observe", lambda *asked: asked)
         monkeypatch.setattr(audits.unjoined, "describe", found)
@@ -33,10 +33,10 @@ def test_what_is_found_is_an_output_that_changed(audit):
         audit(lambda observed, timed: "it goes on")
 
 
-def test_all_launches_of_a_graph_count(audit):
+def test_all_launches_of_a_graph_and_its_start_count(audit):
     asked = []
-    audit(lambda observed, timed: asked.append((observed, timed)) or "", launches=16)
-    assert asked == [(("driver", "launch", "again", "worst"), 8.0)]
+    audit(lambda observed, timed: asked.append((observed, timed)) or "", launches=16, start=0.25)
+    assert asked == [(("driver", "launch", "again", "worst"), 8.25)]
 
 
 def test_a_launch_of_a_group_may_wait_for_other_ranks(audit):

@@ -36,7 +36,10 @@ class CountingTorch:
     def __init__(self, start: float = START_US) -> None:
         self.start, self.now, self.done = start, 0.0, []
         self.capturing: list[str] | None = None
-        self.cuda = SimpleNamespace(CUDAGraph=lambda: Graph(self), graph=self.graph, Event=lambda **_: Event(self))
+        self.cuda = SimpleNamespace(
+            CUDAGraph=lambda: Graph(self), graph=self.graph, Event=lambda **_: Event(self), synchronize=lambda: None
+        )
+        self.zeros = lambda *_, **__: SimpleNamespace(add_=lambda _: self.run("warm"))
 
     @contextlib.contextmanager
     def graph(self, graph):
@@ -72,10 +75,13 @@ def graph_launch(monkeypatch, torch: CountingTorch, sets: int = 41) -> launchers
     """Make the launcher of ``sets`` sets, whose kernel and poison only leave their names."""
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(launchers.tensors, "poison", lambda *_: torch.run("poison"))
+    launchers._warm_graphs.cache_clear()
     subject = SimpleNamespace(run=lambda *_: torch.run("kernel"))
     pool = SimpleNamespace(subject=subject, sets=[SimpleNamespace(inputs={}, outputs={}) for _ in range(sets)])
     context = SimpleNamespace(empty_l2=lambda: torch.run("flush"))
-    return launchers.GraphLaunch(context, pool, lambda sets: sets[-1])
+    launcher = launchers.GraphLaunch(context, pool, lambda sets: sets[-1])
+    torch.done.clear()
+    return launcher
 
 
 @pytest.mark.parametrize("start", [5.0, 9.0, 13.0])
@@ -106,3 +112,13 @@ def test_noise_gives_no_negative_time(monkeypatch):
     launcher = graph_launch(monkeypatch, CountingTorch())
     (first, second), (third, fourth) = launcher.launch()
     assert launcher.milliseconds(((third, fourth), (first, second))) == launchers.LEAST_MS
+
+
+def test_the_first_timed_graph_of_a_process_is_not_its_first_graph(monkeypatch):
+    torch = CountingTorch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    launchers._warm_graphs.cache_clear()
+    launchers._warm_graphs()
+    launchers._warm_graphs()
+    assert torch.done == ["warm..64"] * 6 + ["warm..32"] * 3
+    assert max(launchers.WARM_GRAPHS) >= max(launchers.GRAPH_SETS)
