@@ -1,7 +1,7 @@
 """Launch a workload for timing, into poisoned outputs and with a cold L2.
 
 Kernels under 50 µs are launched in two CUDA graphs, because launch overhead would dominate. Each launch in one has other buffers. The
-longer one has twice as many, and the slope is the time of a launch: to start a graph costs 5 to 13 µs, 4 µs more in some processes
+longer one has twice as many, and the slope is the time of a launch: to start a graph costs 6 to 17 µs, 4 µs more in some processes
 than in others (docs/protocol.md).
 """
 
@@ -94,7 +94,7 @@ class SingleLaunch:
 class GraphLaunch:
     """Launch once on half of the buffer sets and then on each, as two CUDA graphs. ValueError if impossible."""
 
-    start_ms = 0.013
+    start_ms = 0.017
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         _warm_graphs()

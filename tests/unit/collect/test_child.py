@@ -59,6 +59,9 @@ SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batche
         ("reasons", ["0x4"]),
         ("reasons", {"power": 1}),
         ("batched", "yes"),
+        ("graph_launches", True),
+        ("graph_launches", 0),
+        ("graph_launches", 1001),
     ],
 )
 def test_a_malformed_outcome_is_invalid(tmp_path, name, value):

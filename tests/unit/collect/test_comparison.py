@@ -31,9 +31,13 @@ def identity(workload, side):
     )
 
 
+MORE: dict[str, int] = {}
+"""More values of each outcome."""
+
+
 def outcome(ms=1.0, missing=None):
     values = {} if missing else {"ms": ms, "megacycles": ms * 1.8, "mhz": 1800.0, "kept": 13, "dropped": 1, "batched": False}
-    return WorkloadResult(values=values, missing=missing, completed=None, result_file=Path("/nothing"))
+    return WorkloadResult(values=values | MORE, missing=missing, completed=None, result_file=Path("/nothing"))
 
 
 class Session:
@@ -128,6 +132,12 @@ def test_equal_identities_with_other_host_code_are_timed(compare, part, value):
     found, _ = compare(**{part: value})
     assert len(dict(found["equal"].samples)["head/clock/sm"].values) == LOOKS[-1]
     assert dict(found["equal"].readings).keys() == {"blocks/kept", "blocks/dropped"}
+
+
+def test_a_slope_of_graphs_is_named(compare, monkeypatch):
+    monkeypatch.setitem(MORE, "graph_launches", 41)
+    found, _ = compare()
+    assert dict(found["quick"].readings)["graph/launches"].value == 41
 
 
 def test_a_workload_leaves_at_the_look_that_decides_it(compare):

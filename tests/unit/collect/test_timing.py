@@ -63,6 +63,13 @@ def test_readings_are_medians_over_processes():
     assert "power/gpu" not in readings
 
 
+def test_a_slope_is_named_if_all_processes_took_one():
+    graph = {"ms": 0.003, "megacycles": 0.005, "mhz": 1980.0, "kept": 9, "dropped": 0, "std_percent": 0.3, "graph_launches": 41}
+    single = {name: value for name, value in graph.items() if name != "graph_launches"}
+    assert dict(timing._readings([graph, graph]))["graph/launches"] == Measured(value=41.0, unit="count")
+    assert "graph/launches" not in dict(timing._readings([graph, single]))
+
+
 def test_a_worker_that_cannot_see_throttling_says_so():
     assert "not seen" in timing._notes([], [{"ms": 1.0}])[0]
     assert timing._notes([], [{"ms": 1.0, "watts": 500.0, "reasons": {"0x44": 3}}]) == (

@@ -9,7 +9,7 @@ from history_factories import BUILD, PLAN, VERDICTS, compared, evidence_of, new_
 from flashcore_ci.history.measured import points_of
 from flashcore_ci.history.rows import rows_of
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.identity import NO_MACHINE_CODE, SAME_CODE
+from flashcore_ci.model.identity import GRAPH_LAUNCHES, NO_MACHINE_CODE, SAME_CODE
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind
 
@@ -109,3 +109,19 @@ def test_impossible_numbers_are_refused():
         good = next(o for o in evidence_of().observations if o.kind is Kind.PROFILE)
         with pytest.raises(EvidenceError):
             big(replace(good, readings=readings))
+
+
+def test_a_slope_begins_a_new_stretch():
+    """Its absolute times cannot be compared with those of one graph."""
+    found = evidence_of()
+    (timed,) = (one for one in found.observations if one.kind is Kind.TIMING and one.target == "big")
+    slope = replace(timed, readings=(*timed.readings, (GRAPH_LAUNCHES, Measured(value=41.0, unit="count"))))
+    rest = tuple(one for one in found.observations if one is not timed)
+    point = next(
+        one
+        for one in points_of(PLAN, replace(found, observations=(*rest, slope)), VERDICTS, "digest")
+        if one.series["workload"] == "big"
+    )
+    before, after = big().epoch, point.epoch
+    assert before["collector"] == timed.identity.collector
+    assert {name for name in before if before[name] != after[name]} == {"collector"}

@@ -10,9 +10,10 @@ from judging import judged
 from report_factories import LIVE
 
 from flashcore_ci.judge.references import References
-from flashcore_ci.model.baseline import Baseline, BaselineRow
+from flashcore_ci.model.baseline import Baseline, BaselineRow, propose
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.reading import Missing, Samples
+from flashcore_ci.model.identity import GRAPH_LAUNCHES
+from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Accepts, Kind, Roof, VersionRange
 from flashcore_ci.model.verdict import Origin, Outcome
 
@@ -122,6 +123,19 @@ class TestNoBaseline:
         found = verdict(timing(), baseline(other))
         assert found.reason.code is Code.NO_BASELINE
         assert f"{word} has changed" in found.reason.message
+
+    @pytest.mark.parametrize("slope_before", [False, True])
+    def test_the_time_of_one_graph_is_not_compared_with_a_slope(self, slope_before):
+        """The slope lacks the start of the graph: 7 % of a kernel of 3 µs. A slowdown by as much would pass."""
+        slope = timing(readings=((GRAPH_LAUNCHES, Measured(value=41.0, unit="count")),))
+        before, now = (slope, timing()) if slope_before else (timing(), slope)
+        assert verdict(now, proposed(before)).reason.code is Code.NO_BASELINE
+        assert verdict(now, proposed(now)).outcome is Outcome.PASS
+
+
+def proposed(observation):
+    """Return the baseline that `baseline propose` makes of a run."""
+    return propose(make_evidence(observations=(observation,), provenance=make_provenance()), None)
 
 
 class TestRefused:
