@@ -13,7 +13,7 @@ from typing import Any
 from flashcore_ci.adapters import process
 from flashcore_ci.collect import child, machine_code
 from flashcore_ci.collect.isolation import WorkloadResult
-from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
+from flashcore_ci.collect.process_runs import GRAPH_KEY, SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, JitModule, Observation, Provenance
@@ -279,7 +279,7 @@ def _observe(
         return head.observation(Kind.COMPARISON, workload, base=identity, readings=same, jit=heads)
     values = [both[side] for both in series.rounds for side in series.sides]
     counts = {f"blocks/{which}": float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
-    if graphs := [value["graph_launches"] for value in values if "graph_launches" in value]:
+    if graphs := [value[GRAPH_KEY] for value in values if GRAPH_KEY in value]:
         counts[GRAPH_LAUNCHES] = float(graphs[0])
     missing = series.missing()
     return head.observation(

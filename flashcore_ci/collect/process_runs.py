@@ -31,6 +31,8 @@ AHEAD = 2
 MAX_PROCESSES = 64
 POLL_SECONDS = 0.002
 MAKING_POLLS = 60_000  # two minutes
+GRAPH_KEY = "graph_launches"
+"""The worker's key for the launches in its longer graph, if there are graphs."""
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
@@ -91,8 +93,10 @@ class ProcessRuns:
         waiting = (name for name in self._ahead if not self._started[name].done() and self._signals[name].has_made())
         return sum(self._ahead[name] for name in waiting)
 
-    def measure(self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None) -> bool:
+    def measure(self, run: ProcessRun, hints: dict[str, Any] | None = None, *, then: ProcessRun | None = None) -> bool:
         """Send the signal with ``hints``, and wait until the process has ended. Return True if it stays, having measured all.
+
+        What it chose is added to ``hints``.
 
         ``then`` gets its signal once this process has measured all without a failure. It starts CUDA meanwhile, and measures after the
         end of this one, because a process that ends disturbs DRAM for half a second. One that stays need not end before.
@@ -105,6 +109,8 @@ class ProcessRuns:
         signal.release(seconds)
         while not self._started[run.name].done():
             if signal.is_done():
+                if hints is not None:
+                    hints |= {name: {"batched": chosen} for name, chosen in signal.choices().items() if name not in hints}
                 if then is not None and then.name in self._started:
                     self._send(then, hints)
                 if signal.stays():
@@ -123,7 +129,7 @@ class ProcessRuns:
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
 
     def finish(
-        self, run: ProcessRun, hints: Mapping[str, Any] | None = None, *, then: ProcessRun | None = None
+        self, run: ProcessRun, hints: dict[str, Any] | None = None, *, then: ProcessRun | None = None
     ) -> dict[str, WorkloadResult]:
         """Measure, and return one result per workload."""
         self.measure(run, hints, then=then)

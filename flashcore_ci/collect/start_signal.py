@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import clock
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import loads
 
 
 class StartSignal:
@@ -45,6 +48,13 @@ class StartSignal:
     def is_done(self) -> bool:
         """Tell whether the worker has measured everything, without a failure. It may not have ended."""
         return self._beside("done").exists()
+
+    def choices(self) -> dict[str, bool]:
+        """Return which workloads a worker that is done launched in graphs. It may have written anything."""
+        with contextlib.suppress(OSError, ValueError):
+            found = loads(files.read(self._beside("done"), limit=files.MAX_RECORD, follow=False))
+            return {name: chosen for name, chosen in found.items() if isinstance(chosen, bool)} if isinstance(found, dict) else {}
+        return {}
 
     def stays(self) -> bool:
         """Tell whether a worker that is done waits for ``let_end``. It has returned its memory, and does nothing."""

@@ -13,6 +13,7 @@ from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import (
     AHEAD,
+    GRAPH_KEY,
     GROUP_KEYS,
     SAMPLE_KEYS,
     ProcessRun,
@@ -31,6 +32,7 @@ from flashcore_ci.model.suite import Kind, Workload
 AHEAD_CPUS, AHEAD_BYTES = 16, 40 << 30
 """Cores and GPU memory for three processes at once, each with its candidates."""
 HINTS = ("sets", "batched")
+MIXED = Missing(code=Code.INVALID_RESULT, message="some processes launched it in graphs, and others did not")
 
 
 class Timer:
@@ -78,7 +80,7 @@ class Timer:
     def measure(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult] | None:
         """Send the signal, and wait. Return the results, or None if the process stays: then it failed nowhere.
 
-        The first process chooses the sets for all. What failed is not timed again by processes that wait already.
+        The first process chooses graphs and sets for all. What failed is not timed again by processes that wait already.
         """
         then = self._run(number + 1, workloads) if number + 1 < self.processes else None
         run = self._run(number, workloads)
@@ -86,7 +88,7 @@ class Timer:
             return None
         found = self._runs.results(run)
         for name, result in found.items():
-            if result.missing is None and "sets" in result.values:
+            if result.missing is None and "batched" in result.values:
                 self._hints.setdefault(name, {key: result.values.get(key) for key in HINTS})
         if any(map(subject_failed, found.values())):
             for later in range(number + 1, self.processes):
@@ -138,6 +140,7 @@ def _observe(
     session: Session, workload: Workload, results: Sequence[WorkloadResult], processes: int, artifacts: Sequence[str]
 ) -> Observation:
     good = [result.values for result in results if result.missing is None]
+    mixed = len({GRAPH_KEY in values for values in good}) > 1
     return session.observation(
         Kind.TIMING,
         workload,
@@ -148,7 +151,7 @@ def _observe(
         ),
         notes=_notes(results, good),
         artifacts=tuple(artifacts),
-        missing=shortfall([result.missing for result in results], processes),
+        missing=MIXED if mixed else shortfall([result.missing for result in results], processes),
         seconds=sum(float(result.values.get("seconds", 0.0)) for result in results),
         isolation=child.isolation_of(good),
     )
@@ -177,7 +180,7 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "blocks/dropped": ("dropped", "count"),
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
-        GRAPH_LAUNCHES: ("graph_launches", "count"),
+        GRAPH_LAUNCHES: (GRAPH_KEY, "count"),
         **{name: (key, METRICS[name].unit) for name, key in GROUP_KEYS.items()},
     }
     known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}

@@ -117,5 +117,5 @@ def _why_no_baseline(check: Check, observation: Observation, context: Comparison
         return f"there is no baseline for {here}. The checkout has {', '.join(others) or 'none'}"
     if row is None:
         return f"the baseline for {here} has no row for {check.target}"
-    changed = "the workload" if row.asked != observation.identity.workload else "the collector"
+    changed = "the workload" if row.asked != observation.identity.workload else "the way of timing it"
     return f"the baseline for {here} is of something else: {changed} has changed since"

@@ -13,7 +13,7 @@ from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
 COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 3, Kind.SANITIZER: 3, Kind.TIMING: 3}
-"""Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
+"""Raise a version if the same kernel could give other readings. Its recorded evidence is then stale. Short kernels: ``how_timed``."""
 
 
 DIGEST_FORMAT = "digest-v2"

@@ -41,5 +41,6 @@ PROTOCOL = (
     ("clock-move/MHz", MAX_CLOCK_MOVE),
     ("block/ms", BLOCK_MS),
     ("batched-below/ms", SHORT_MS),
+    ("batched-in/graphs", 2.0),
 )
 """Of comparisons, by name, as a recording of noise keeps them."""

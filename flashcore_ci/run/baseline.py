@@ -106,7 +106,8 @@ def list_changes(before: Baseline | None, after: Baseline) -> list[str]:
             lines.append(f"{line} (new)")
         else:
             time, cycles = _change(row.ms, old.ms), _change(row.megacycles, old.megacycles)
-            lines.append(f"{line} ({time:+.2f} % in time, {cycles:+.2f} % in cycles since {old.collected_at[:10]})")
+            other = "" if old.collector == row.collector else ", and was timed in another way"
+            lines.append(f"{line} ({time:+.2f} % in time, {cycles:+.2f} % in cycles since {old.collected_at[:10]}{other})")
     return lines
 
 

@@ -21,6 +21,7 @@ from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
 from flashcore_ci.model.noise import Noise, RecordingSession
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.timing_protocol import PROTOCOL
 from flashcore_ci.run import host, references
 from flashcore_ci.run.build import build_plan
 from flashcore_ci.run.plan import load_suite, make_plan
@@ -195,7 +196,7 @@ def _key(sessions: Sessions, device: Device) -> str:
     timing = Kind.TIMING
     identities = [session.observation(timing, name).identity for session in sessions for name in session.workloads(timing)]
     fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
-    return digest_of(fields, device.name, device.driver, sessions[0].clock_policy, COLLECTOR_VERSIONS[timing])
+    return digest_of(fields, device.name, device.driver, sessions[0].clock_policy, COLLECTOR_VERSIONS[timing], PROTOCOL)
 
 
 def _read_ledger(file: Path) -> bytes:

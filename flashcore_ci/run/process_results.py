@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.bounded.values import loads
-from flashcore_ci.collect.process_runs import GROUP_KEYS, SAMPLE_KEYS
+from flashcore_ci.collect.process_runs import GRAPH_KEY, GROUP_KEYS, SAMPLE_KEYS
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.identity import GRAPH_LAUNCHES
 from flashcore_ci.model.metrics import ANCHOR, SIDES
 from flashcore_ci.model.reading import Measured, Missing
 
@@ -47,6 +48,7 @@ class ProcessResults:
             if lost is not None:
                 of = f"{metric} of {observation.target}"
                 refuse(f"no process wrote the sample {lost!r} {samples.unit} that evidence.json has for {of}")
+        self._check_graphs(observation)
         for metric, key in GROUP_KEYS.items():
             recorded = dict(observation.readings).get(metric)
             if isinstance(recorded, Measured) and recorded.value != self._median(observation, key):
@@ -54,6 +56,16 @@ class ProcessResults:
                     f"evidence.json says {recorded.value!r} {recorded.unit} for {metric} of {observation.target}, and the processes another"
                 )
         return None
+
+    def _check_graphs(self, observation: Observation) -> None:
+        """Times of graphs are of another kind than others, so evidence cannot leave out that they are."""
+        outcomes = [self._outcomes(file).get(observation.target, {}) for file in observation.artifacts]
+        launches = [outcome.get(GRAPH_KEY) for outcome in outcomes if "missing" not in outcome and "ms" in outcome]
+        recorded = dict(observation.readings).get(GRAPH_LAUNCHES)
+        said = recorded.value if isinstance(recorded, Measured) else None
+        if any(count != said for count in launches):
+            words = [f"{count} launches in a graph" if count else "no graphs" for count in (said, launches[0])]
+            refuse(f"evidence.json says {words[0]} for {observation.target}, and its processes {words[1]}")
 
     def _median(self, observation: Observation, key: str) -> float | None:
         outcomes = (self._outcomes(file).get(observation.target, {}) for file in observation.artifacts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def wait_until_alone(job: Job) -> None:
 
 
 def say_done(job: Job, result: Result) -> None:
-    """Tell the collector that all was measured, if nothing failed. The next process may start CUDA then.
+    """Tell the collector that all was measured, and what in graphs, if nothing failed. The next process may start CUDA then.
 
     A process that may stay, and has little memory, ends after the last one has measured: its end would disturb those.
     """
@@ -46,7 +47,10 @@ def say_done(job: Job, result: Result) -> None:
     stays = bool(job.options.get("stays")) and _return_memory() <= MAX_KEPT
     if stays:
         _beside(job, "stays").touch()
-    _beside(job, "done").touch()
+    outcomes = result.content["outcomes"]
+    unseen = _beside(job, "unseen")
+    unseen.write_text(json.dumps({name: of["batched"] for name, of in outcomes.items() if "batched" in of}), encoding="utf-8")
+    unseen.replace(_beside(job, "done"))
     if stays:
         guard.wait_for(_beside(job, "end"))
 

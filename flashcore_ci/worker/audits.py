@@ -8,10 +8,12 @@ from typing import Any
 from flashcore_ci.worker import tensors, unjoined
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.group import RankSubject
-from flashcore_ci.worker.launchers import Launcher
+from flashcore_ci.worker.launchers import LEAST_MS, Launcher
 
 OTHER_SEED = 1_000_003  # far from those of the buffer sets
 MAX_MEAN_ERROR = 0.02
+START_MS, START_SHARE = 0.03, 0.05
+"""What starts a graph at most: it took 7 to 17 µs on H200s. Or a share of all launches, because the first ones are slower."""
 LARGEST_OWN_ERROR = 2.0**-5
 """Half of the last bit of E4M3, on average over a binade: what the coarsest type may cost (docs/fp8.md)."""
 
@@ -27,8 +29,13 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
+    if ms <= LEAST_MS:
+        raise OutputChangedError("the longer of two graphs takes no longer")
+    if launcher.start > (most := max(START_MS, START_SHARE * ms * launcher.submitted)):
+        times = f"{1e3 * launcher.start:.0f} µs to start, more than {1e3 * most:.0f}"
+        raise OutputChangedError(f"two graphs take {times}: launches of the shorter one take longer than those of the longer one")
     # a launch of a group also waits for other ranks
-    timed = math.inf if isinstance(pool.subject, RankSubject) else ms * launcher.launches + launcher.start_ms
+    timed = math.inf if isinstance(pool.subject, RankSubject) else ms * launcher.launches + launcher.start
     context = launcher.context
     if found := unjoined.describe(unjoined.observe(context.driver, launcher.launch, launcher.again, context.worst), timed):
         raise OutputChangedError(found)
@@ -80,5 +87,5 @@ def replays_results(pool: BufferPool, launcher: Launcher) -> bool:
         if value is not used.inputs[name]:
             used.inputs[name].copy_(value)
     for _ in pool.sets if launcher.launches == 1 else (used,):  # single launches go round all sets, so this one was launched too
-        launcher.launch()
+        launcher.launch(bool)  # of graphs the longer one alone: the shorter one would renew what was kept
     return not tensors.same_bits(expected, used.outputs)

@@ -63,8 +63,8 @@ class SingleLaunch:
 
     launches = submitted = 1
     """Launches of ``again``, and of ``launch``."""
-    start_ms = 0.0
-    """What ``again`` costs at most besides its launches."""
+    start = 0.0
+    """What ``again`` costs in addition to its launches, in ms."""
 
     def __init__(self, context: TimingContext, pool: BufferPool) -> None:
         self.context, self._pool = context, pool
@@ -94,8 +94,6 @@ class SingleLaunch:
 class GraphLaunch:
     """Launch once on half of the buffer sets and then on each, as two CUDA graphs. ValueError if impossible."""
 
-    start_ms = 0.017
-
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         _warm_graphs()
         self.context, self._pool, self._choose = context, pool, choose
@@ -112,6 +110,12 @@ class GraphLaunch:
             why = f"this launch cannot be captured: {last_line(error)}"
             raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
+        self._starts: list[float] = []
+
+    @property
+    def start(self) -> float:
+        """What a graph costs in addition to its launches, in ms."""
+        return statistics.median(self._starts)
 
     def launch(self, hold: Callable[[], object] | None = None) -> Marks:
         """Return the event pairs around both graphs. ``hold`` comes right before the longer one, which is then alone."""
@@ -128,7 +132,9 @@ class GraphLaunch:
     def milliseconds(self, marks: Marks) -> float:
         """Return the time of one launch, without what it costs to start a graph."""
         short, long = (start.elapsed_time(stop) for start, stop in marks)
-        return max(LEAST_MS, float(long - short) / (self.launches - self.short))
+        slope = max(LEAST_MS, float(long - short) / (self.launches - self.short))
+        self._starts.append(float(short) - self.short * slope)
+        return slope
 
     def _launch_cold(self, hold: Callable[[], object] = bool) -> Pair:
         self._make_cold()

@@ -105,7 +105,8 @@ def run(job: Job, result: Result) -> bool:
             if isinstance(subject, IsolatedSubject):
                 hint = {"batched": batched.get(work.id)} if work.id in batched else hints.get(work.id, {})
                 return isolated_timing.measure(context, subject, work, hint=hint, limit=limits.get(work.id))
-            return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
+            chosen = batched.get(work.id, hints.get(work.id, {}).get("batched"))
+            return _measure(context, subject, work, batched=chosen, by_reference=by_reference)
 
     completed = guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
     if completed and "rank" not in job.options and not any(subject.candidate for subject in job.subjects):

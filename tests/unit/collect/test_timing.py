@@ -1,3 +1,4 @@
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_a_slope_is_named_if_all_processes_took_one():
     single = {name: value for name, value in graph.items() if name != "graph_launches"}
     assert dict(timing._readings([graph, graph]))["graph/launches"] == Measured(value=41.0, unit="count")
     assert "graph/launches" not in dict(timing._readings([graph, single]))
+
+
+def test_processes_that_launch_in_two_ways_are_no_sample(tmp_path):
+    """Their times are of two kinds."""
+    values = {"ms": 0.05, "megacycles": 0.09, "mhz": 1800.0, "kept": 9, "dropped": 0, "std_percent": 0.3}
+    kinds = [values, {**values, "graph_launches": 16}]
+    results = [WorkloadResult(values=of, missing=None, completed=None, result_file=Path("/r")) for of in kinds]
+    session = SimpleNamespace(observation=lambda *_, **fields: fields["missing"])
+    assert timing._observe(session, None, results, 2, []).code is Code.INVALID_RESULT
+    assert timing._observe(session, None, results[1:] * 2, 2, []) is None
 
 
 def test_a_worker_that_cannot_see_throttling_says_so():
@@ -196,7 +207,7 @@ def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monk
 
     def sleep(seconds):
         seen.append((tmp_path / "go-b").exists())
-        (tmp_path / "go-a.done").touch()
+        (tmp_path / "go-a.done").write_text('{"w": true, "v": true}')
 
     session = SimpleNamespace(is_healthy=None, seconds=lambda kind: 9.0)
     monkeypatch.setattr(process_runs.clock, "sleep", sleep)
@@ -211,8 +222,10 @@ def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monk
         ends.set()
 
     threading.Thread(target=end_when_the_next_has_its_signal).start()
-    runs.finish(first, then=then)
+    hints = {"v": {"batched": False}}
+    runs.finish(first, hints, then=then)
     assert seen == [False]
+    assert json.loads((tmp_path / "go-b").read_text()) == hints == {"v": {"batched": False}, "w": {"batched": True}}
     assert (tmp_path / "go-a.clear").exists()
     assert not (tmp_path / "go-b.clear").exists()  # it may start CUDA, but measures after the first has ended
     sent = (tmp_path / "go-b").stat().st_mtime_ns

@@ -116,7 +116,7 @@ class TestNoBaseline:
         found = verdict(timing(), baseline(rows=()))
         assert (found.reason.code, "has no row for big" in found.reason.message) == (Code.NO_BASELINE, True)
 
-    @pytest.mark.parametrize(("part", "word"), [("workload", "the workload"), ("collector", "the collector")])
+    @pytest.mark.parametrize(("part", "word"), [("workload", "the workload"), ("collector", "the way of timing it")])
     def test_baseline_of_another_workload_or_collector(self, part, word):
         other = timing()
         other = replace(other, identity=replace(other.identity, **{part: "other"}))

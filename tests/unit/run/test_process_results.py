@@ -10,7 +10,8 @@ from evidence_factories import make_observation
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.identity import GRAPH_LAUNCHES
+from flashcore_ci.model.reading import Measured, Samples
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.process_results import ProcessResults
 
@@ -74,3 +75,28 @@ def test_without_a_process_s_result_samples_are_missing(observation):
     found = ProcessResults(files).check(observation)
     assert found is not None
     assert found.code is Code.NO_TOOL_FILE
+
+
+@pytest.mark.parametrize(
+    ("recorded", "written", "words"),
+    [
+        (None, None, ""),
+        (41.0, 41, ""),
+        (None, 41, "no graphs for big, and its processes 41 launches in a graph"),
+        (41.0, None, "41.0 launches in a graph for big, and its processes no graphs"),
+        (20.0, 41, "20.0 launches in a graph"),
+    ],
+)
+def test_evidence_cannot_leave_out_that_a_time_is_a_slope(recorded, written, words):
+    """Else a slope would be compared with a baseline of graphs, which is longer."""
+    more = {} if written is None else {"graph_launches": written}
+    files = {
+        name: json.dumps({"outcomes": {"big": {"ms": value} | more}}).encode() for name, value in zip(FILES, VALUES, strict=True)
+    }
+    readings = () if recorded is None else ((GRAPH_LAUNCHES, Measured(value=recorded, unit="count")),)
+    observation = replace(timed(), readings=readings)
+    if not words:
+        assert ProcessResults(files).check(observation) is None
+        return
+    with pytest.raises(EvidenceError, match=f"evidence.json says {words}"):
+        ProcessResults(files).check(observation)

@@ -144,6 +144,22 @@ def test_a_process_that_may_stay_waits_for_the_last_one(
     assert waited == ([tmp_path / "go.end"] if "stays" in words else [])
 
 
+def test_the_gate_learns_what_was_launched_in_graphs(make_job: MakeJob, tmp_path: Path) -> None:
+    job, signal = make_job(go=str(tmp_path / "go")), StartSignal(tmp_path / "go")
+    result = Result(job, tmp_path / "result.json")
+    for name, outcome in {"short": {"batched": True}, "long": {"batched": False}, "group": {"ms": 1.0}}.items():
+        result.finish(name, outcome)
+    assert signal.choices() == {}
+    ahead.say_done(job, result)
+    assert signal.choices() == {"short": True, "long": False}
+
+
+@pytest.mark.parametrize("written", [b"", b"[1]", b"{", b'{"w": 1, "v": "true"}', b"\xff", b'{"w": true, "w": false}'])
+def test_a_worker_may_have_written_anything(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / "go.done").write_bytes(written)
+    assert StartSignal(tmp_path / "go").choices() == {}
+
+
 def test_a_wait_ends_with_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parents = iter((7, 7, 1))
     monkeypatch.setattr(guard.os, "getppid", lambda: next(parents))

@@ -13,8 +13,8 @@ from flashcore_ci.worker.group import RankSubject
 def audit(monkeypatch):
     """Audit a launch for which ``found`` gives what the streams show."""
 
-    def run(found, subject=None, launches=1, start=0.0):
-        launcher = SimpleNamespace(launches=launches, start_ms=start, launch="launch", again="again")
+    def run(found, subject=None, launches=1, start=0.0, ms=0.5):
+        launcher = SimpleNamespace(launches=launches, submitted=3 * launches // 2, start=start, launch="launch", again="again")
         launcher.context = SimpleNamespace(driver="driver", worst="worst")
         monkeypatch.setattr(audits.unjoined, "observe", lambda *asked: asked)
         monkeypatch.setattr(audits.unjoined, "describe", found)
@@ -23,7 +23,7 @@ def audit(monkeypatch):
         pool = SimpleNamespace(subject=subject or SimpleNamespace(), work=SimpleNamespace(params={}))
         pool.subject.inputs = lambda *_: {}
         pool.redzones = SimpleNamespace(overwritten=lambda: "")
-        audits.audit(pool, launcher, 0.5, SimpleNamespace(first={}, inputs={}, seed=0), by_reference=False)
+        audits.audit(pool, launcher, ms, SimpleNamespace(first={}, inputs={}, seed=0), by_reference=False)
 
     return run
 
@@ -37,6 +37,24 @@ def test_all_launches_of_a_graph_and_its_start_count(audit):
     asked = []
     audit(lambda observed, timed: asked.append((observed, timed)) or "", launches=16, start=0.25)
     assert asked == [(("driver", "launch", "again", "worst"), 8.25)]
+
+
+@pytest.mark.parametrize(
+    ("launches", "ms", "start", "found"),
+    [
+        (41, 0.0027, 0.013, ""),
+        (41, 0.0027, 0.031, "31 µs to start, more than 30"),  # launches of the shorter graph that are slow on purpose
+        (16, 0.045, 0.05, ""),  # the first launches on a cold GPU are slower
+        (16, 0.045, 0.06, "60 µs to start, more than 54"),
+        (41, 1e-6, 0.013, "takes no longer"),
+    ],
+)
+def test_launches_of_the_shorter_graph_must_be_like_those_of_the_longer_one(audit, launches, ms, start, found):
+    if not found:
+        audit(lambda observed, timed: "", launches=launches, start=start, ms=ms)
+        return
+    with pytest.raises(audits.OutputChangedError, match=found):
+        audit(lambda observed, timed: "", launches=launches, start=start, ms=ms)
 
 
 def test_a_launch_of_a_group_may_wait_for_other_ranks(audit):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flashcore_ci.worker import launchers
+from flashcore_ci.worker import audits, launchers
 
 
 @pytest.mark.parametrize(("host", "held"), [(0.1, 5.0), (0.6, 5.0), (2.0, 15.0), (90.0, 100.0)])
@@ -122,3 +122,67 @@ def test_the_first_timed_graph_of_a_process_is_not_its_first_graph(monkeypatch):
     launchers._warm_graphs()
     assert torch.done == ["warm..64"] * 6 + ["warm..32"] * 3
     assert max(launchers.WARM_GRAPHS) >= max(launchers.GRAPH_SETS)
+
+
+def test_slow_launches_in_the_shorter_graph_alone_are_no_faster_kernel(monkeypatch):
+    """They would leave the slope. What is left is the start, and the audit knows how long that can be."""
+    torch = CountingTorch()
+    launcher = graph_launch(monkeypatch, torch)
+    launcher.milliseconds(launcher.launch())
+    assert launcher.start == pytest.approx(START_US / 1e3)
+    launcher = graph_launch(monkeypatch, torch)
+    replay = launcher._short.replay
+    launcher._short.replay = lambda: (replay(), setattr(torch, "now", torch.now + 25.0))
+    assert launcher.milliseconds(launcher.launch()) < 0.6 * LAUNCH_US / 1e3
+    assert launcher.start > 0.03
+
+
+class Kernel:
+    """Doubles ``x``. If it ``keeps``, it gives the result of the values that it saw one launch before, as a cache does that it fills."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.kept, self.keeps = {}, keeps
+
+    def launch(self, inputs, outputs) -> None:
+        result = 2.0 * inputs["x"]
+        outputs["out"] = self.kept.get(id(inputs), result) if self.keeps else result
+        self.kept[id(inputs)] = result
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_kept_results_of_a_graph_are_found(monkeypatch, keeps):
+    """With new values the longer graph is launched alone: the shorter one before would renew what was kept."""
+    kernel = Kernel(keeps)
+    monkeypatch.setattr(audits.tensors, "may_change", lambda *_: True)
+    monkeypatch.setattr(audits.tensors, "poison", lambda outputs, _: outputs.update(out=None))
+    monkeypatch.setattr(audits.tensors, "same_bits", lambda first, second: first == second)
+    value = SimpleNamespace
+    used = value(inputs=Inputs(x=1.0), outputs={})
+    kernel.launch(used.inputs, used.outputs)
+
+    def launch(hold=None) -> None:
+        for _ in range(2 if hold is None else 1):  # the shorter graph, and the longer one
+            kernel.launch(used.inputs, used.outputs)
+
+    subject = value(run=Kernel(False).launch, inputs=lambda *_: {"x": 3.0}, outputs=lambda _: {})
+    pool = value(subject=subject, sets=[used], work=value(params={}, seed=0))
+    assert audits.replays_results(pool, value(launches=41, launch=launch)) is keeps
+
+
+class Inputs(dict):
+    """Inputs whose tensors are numbers: copying a value writes it here."""
+
+    def __getitem__(self, name):
+        return Number(self, name)
+
+    def items(self):
+        return [(name, self[name]) for name in self]
+
+
+class Number(float):
+    """A tensor of one element."""
+
+    def __new__(cls, owner, name):
+        self = super().__new__(cls, dict.__getitem__(owner, name))
+        self.copy_ = lambda value: owner.__setitem__(name, float(value))
+        return self
