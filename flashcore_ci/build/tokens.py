@@ -1,6 +1,7 @@
-"""C++ sources as canonical text: without comments, with one blank for many. Equal texts compile alike.
+"""C++ sources as canonical text: without comments, with one blank for many. Equal texts compile alike, if their code is ``in_place``.
 
-Blanks count, because ``#x`` sees them. ``find_problem`` refuses what would make two programs look alike.
+Blanks count, because ``#x`` sees them. ``find_problem`` refuses what would make two programs look alike. Macros of system headers, as
+``assert``, can see lines and columns.
 """
 
 from __future__ import annotations
@@ -63,6 +64,12 @@ _DIRECTIVE = re.compile(r"\# ?(\w*)", re.ASCII)
 def canonical(text: str) -> str:
     """Remove comments, and make blanks and line breaks one blank. A directive keeps its line."""
     return _read(text)[0]
+
+
+def in_place(text: str) -> list[str]:
+    """List the lines of C++ source with blanks for comments: each word is in its line and column."""
+    parts = (re.sub(r"[^\n]", " ", word) if kind == "comment" else word for kind, word, _ in _scan(_unix(text)))
+    return [line.rstrip() for line in "".join(parts).rstrip().split("\n")]
 
 
 def directives(text: str) -> list[str]:

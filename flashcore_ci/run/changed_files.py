@@ -130,6 +130,13 @@ def code_change(paths: Collection[str], plan: Plan, before: Sources, after: Sour
     return None if same else Change(path=min(paths), code=Code.CODE_CHANGED, why="has other code")
 
 
+def moved_code(paths: Collection[str], plan: Plan, before: Sources, after: Sources) -> str:
+    """Return a C++ file in which code is in another line or column than before, or "". Macros of system headers can see that."""
+    python = {file for one in plan.descriptions for file in (one.file, *one.candidate, *(one.build.binding if one.build else ()))}
+    native = (path for path in sorted(paths) if path not in python)
+    return next((path for path in native if tokens.in_place(before.text(path)) != tokens.in_place(after.text(path))), "")
+
+
 def _is_documentation(path: str, folders: Collection[str], names: Collection[str], suites: str) -> bool:
     """Tell whether a file is for people. A new folder could be imported, and a name could be that of a header."""
     pure = PurePosixPath(path)

@@ -21,7 +21,16 @@ from flashcore_ci.model.verdict import Origin, Outcome, Reason, Report, StalePol
 from flashcore_ci.plan import planner
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, profiler_reports, references, reports
-from flashcore_ci.run.base.measured import SHOWN, Measured, NeededError, code_change, compare_commits, read_measured
+from flashcore_ci.run.base.measured import (
+    SHOWN,
+    Measured,
+    NeededError,
+    code_change,
+    compare_commits,
+    moved_code,
+    read_measured,
+    refuse_other_host_code,
+)
 from flashcore_ci.run.build import Builds, compile_subjects, compiler_evidence
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
@@ -97,12 +106,20 @@ def _decide(found: Measured, revision: str, request: Request, progress: Progress
     suite, plan = _plan(found, request)
     builds = found.run.evidence.builds
     change = code_change(found, paths, here.commit, request) if paths else None
-    if change is not None:
+    moved = moved_code(found, paths) if paths else ""
+    if change is not None or moved:
+        what = f"{change.path} {change.why}" if change is not None else f"{moved} has its code in other lines"
         try:
-            builds = compile_subjects(plan.descriptions, request, progress, root=found.head, out=found.scratch / "build")
+            builds = _build(found.head, found, plan, request, progress)
+            before = _build(found.root, found, plan, request, progress) if moved else ()
         except (CannotCollectError, SuiteError) as error:
-            raise NeededError(Code.CODE_CHANGED, f"{change.path} {change.why}, and cannot be built here: {error}") from None
+            raise NeededError(Code.CODE_CHANGED, f"{what}, and cannot be built here: {error}") from None
+        refuse_other_host_code(moved, before, builds)
     return _judged(found, suite, plan, builds, request)
+
+
+def _build(root: Path, found: Measured, plan: Plan, request: Request, progress: Progress) -> Builds:
+    return compile_subjects(plan.descriptions, request, progress, root=root, out=found.scratch / f"build-{root.name}")
 
 
 def _plan(found: Measured, request: Request) -> tuple[Suite, Plan]:

@@ -114,6 +114,47 @@ def test_changed_comments_need_no_gpu(repository: Repository, measured: Path) ->
     assert children_seconds() - before < 60
 
 
+def test_a_comment_that_moves_code_is_built_and_needs_no_gpu_if_code_is_the_same(repository: Repository, measured: Path) -> None:
+    for file in ("kernel/twice.cu", "kernel/twice.h"):
+        path = repository.folder / file
+        path.write_text(f"// a comment\n{path.read_text()}")
+    repository.commit("kernel: comments")
+    status, said = decided(repository, measured)
+    assert (status, said["needed"], said["code"]) == (0, False, "same-code"), said
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "old", "new"),
+    [
+        ("kernel/twice.cu", "<cassert>", "y[i] =", "assert(n > 0);\n    y[i] ="),
+        ("kernel/twice.cu", "<cuda/std/version>", "2.0f *", "(_CCCL_BUILTIN_LINE() == 7 ? 2.0f : 3.0f) *"),
+        (
+            "kernel/launch.cu",
+            "<cuda/std/version>",
+            "n, cudaStream_t stream) {",
+            "n, cudaStream_t stream) {\n  n -= _CCCL_BUILTIN_LINE() != 5;",
+        ),
+    ],
+    ids=["assert", "kernel", "launcher"],
+)
+def test_a_comment_that_moves_code_which_sees_its_line_needs_a_gpu(
+    tmp_path: Path, file: str, header: str, old: str, new: str
+) -> None:
+    """A kernel that multiplies by 2 in line 7 and by 3 in line 8 was green by the evidence of line 7."""
+    repository = Repository(tmp_path / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
+    repository.edit(file, '#include "twice.h"\n', f'#include "twice.h"\n#include {header}\n')
+    repository.edit(file, old, new)
+    repository.commit("kernel: see the line")
+    evidence = repository.packed(tmp_path / "base.tar.xz")
+    state(evidence)
+    repository.git("checkout", "--quiet", "-b", "change")
+    path = repository.folder / file
+    path.write_text(f"// c\n{path.read_text()}")
+    repository.commit("kernel: comment")
+    status, said = decided(repository, evidence)
+    assert (status, said["needed"], said["code"]) == (11, True, "code-changed"), said
+
+
 def test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does(repository: Repository, measured: Path) -> None:
     source = repository.folder / "kernel/twice.cu"
     text = source.read_text()

@@ -13,6 +13,8 @@ from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.decision import Measurement
 from flashcore_ci.model.errors import UnmetError
+from flashcore_ci.model.evidence import BuildEvidence
+from flashcore_ci.model.identity import is_same_host_code
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.run import changed_files
 from flashcore_ci.run import evidence as recorded
@@ -131,6 +133,21 @@ def code_change(found: Measured, paths: tuple[str, ...], commit: str, request: R
     return change
 
 
+def moved_code(found: Measured, paths: tuple[str, ...]) -> str:
+    """Return a C++ file whose code moved, once ``code_change`` has written both commits."""
+    return changed_files.moved_code(paths, found.run.plan, Sources(found.root), Sources(found.head))
+
+
+def refuse_other_host_code(moved: str, before: Iterable[BuildEvidence], after: Iterable[BuildEvidence]) -> None:
+    """NeededError if code ``moved``, and launchers of the same text compile to other host code."""
+    heads = {build.subject: build for build in after}
+    for base in before if moved else ():
+        head = heads.get(base.subject)
+        if head is not None and base.launcher == head.launcher != "" and not is_same_host_code(base, head):
+            why = f"{moved} has its code in other lines, and {base.subject} compiles to other host code"
+            raise NeededError(Code.CODE_CHANGED, why)
+
+
 def refuse(changes: Iterable[Change], prefix: str) -> None:
     """Raise NeededError for changes, and name the first."""
     found = tuple(changes)
@@ -152,6 +169,7 @@ def join(rest: tuple[Path, Path], live: Run, base: str, request: Request) -> Sou
             paths = compare_commits(found, base, head.commit, request)
             if paths:
                 code_change(found, paths, head.commit, request)
+                refuse_other_host_code(moved_code(found, paths), found.run.evidence.builds, live.evidence.builds)
         except NeededError as error:
             raise UnmetError(str(error), fix="run the GPU job on this commit with the whole suite") from None
     if found.run.evidence.provenance.machine_class != head.machine_class:

@@ -159,3 +159,20 @@ def test_damaged_sources_take_linear_time(piece):
     tokens.find_problem(text)
     tokens.includes(text)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stays"),
+    [
+        ("int a; // one\n", "int a; // another\n", True),
+        ("/* one\n two */\nint a;\n", "/* 1\n   2 */\nint a;", True),
+        ("int a;\n", "int a;\n// more\n\n", True),
+        ("int a;\r\n", "int a; // one\n", True),
+        ("int a;\n", "// one\nint a;\n", False),
+        ("int a;\n", "\nint a;\n", False),
+        ("/* 1 */ int a;\n", "/* 12 */ int a;\n", False),  # a column can be seen, too
+        ("int a;\n", " int a;\n", False),
+    ],
+)
+def test_code_stays_in_its_lines_and_columns_or_has_moved(before, after, stays):
+    assert (tokens.in_place(before) == tokens.in_place(after)) is stays
