@@ -48,6 +48,8 @@ class Fleet:
     blamed: list[tuple[Task, Missing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
+    lost: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """The GPU that failed under a shard, and why, by the shard's index."""
     dirty: bool = False
     measured: Callable[[], object] = bool
 
@@ -70,6 +72,13 @@ class Fleet:
         reasons = {index: shorten(why) for index, why in different.items()}
         self.notes += (f"shard {index} is lost: {why}" for index, why in reasons.items())
         self.attempts = [replace(one, reason=one.reason or reasons.get(one.shard_index or 0, "")) for one in self.attempts]
+
+    def remember(self) -> None:
+        """Count the GPUs that failed in this run with those of earlier ones. Under code that another GPU measured it was the GPU."""
+        blamed = {task.shard.index for task, _ in self.blamed}
+        for gpu, why in (lost for index, lost in self.lost.items() if index not in blamed):
+            if self.losses[gpu] < FATAL and aside.failed(self.home, gpu, why):
+                self.notes.append(f"{gpu} failed in an earlier run, too, and was put aside: {why}")
 
     def _measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         """Let the engine run the tasks. If it cannot, they are lost, and what earlier rounds found stays."""
@@ -110,6 +119,7 @@ class Fleet:
 
     def _count(self, ended: Ended) -> None:
         self.losses[ended.gpu] += 1
+        self.lost[ended.task.shard.index] = ended.gpu, ended.lost
         if self.losses[ended.gpu] == FATAL:
             self.engine.put_aside(ended.gpu)
             aside.note(self.home, ended.gpu, ended.lost)
@@ -166,6 +176,7 @@ def measure(
             measured=lambda: here.append(pool.submit(host.provenance, request)),
         )
         fleet.run(tasks)
+        fleet.remember()
         fleet.leave_out_different()
         run = (
             merge.merge(fleet.done, verified=engine.verified)

@@ -1,4 +1,4 @@
-"""GPUs and Slurm nodes that failed twice and were put aside: ``doctor`` names them, and the next run leaves them out."""
+"""GPUs and Slurm nodes that failed twice in a week and were put aside: ``doctor`` names them, and the next run leaves them out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,25 @@ FOLDER = "aside"
 KEPT_SECONDS = 7 * 24 * 3600.0
 MAX_NOTE = 4096
 DIGITS = 16
+ONCE = ".once"
 
 
 def note(home: Path, gpu: str, why: str) -> None:
     """Remember a GPU. A disk that refuses changes nothing."""
     with contextlib.suppress(CannotCollectError):
         write_atomically(_file(home, gpu), f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
+
+
+def failed(home: Path, gpu: str, why: str) -> bool:
+    """Remember that a GPU failed. If it is not the first time in a week, put it aside, and return True."""
+    once = _file(home, gpu).with_suffix(ONCE)
+    with contextlib.suppress(OSError):
+        if clock.wall() - once.stat().st_mtime < KEPT_SECONDS:
+            note(home, gpu, why)
+            return True
+    with contextlib.suppress(CannotCollectError):
+        write_atomically(once, f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
+    return False
 
 
 def noted(home: Path) -> tuple[tuple[str, str, Path], ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flashcore_ci.judge.provenance import moment_of
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Evidence, Observation, Provenance, Shard
@@ -223,7 +224,8 @@ def _join_provenance(every: Sequence[Provenance]) -> Provenance:
         return every[0]
     uuids = {uuid for device in devices for uuid in device.uuid.split(BETWEEN)}
     device = replace(devices[0], uuid=BETWEEN.join(sorted(uuids)), memory=min(device.memory for device in devices))
-    return replace(every[0], collected_at=min(one.collected_at for one in every), device=device)
+    oldest = min((moment_of(one.collected_at), one.collected_at) for one in every)[1]
+    return replace(every[0], collected_at=oldest, device=device)
 
 
 def _join_files(parts: Sequence[Part]) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ Edit = Callable[[Tree], object]
 PLACES = Places(suites="gates")
 
 COVERED = Covered(
-    native=frozenset({"kernel/src/a.cu", "kernel/include/a.h"}),
+    native=frozenset({"kernel/src/a.cu", "kernel/include/a.h", "kernel/include/table.md"}),
     bindings=frozenset({"kernel/flashcore/binding.py"}),
     questions=frozenset({"kernel/subjects/a.py"}),
     exact=frozenset({"kernel/subjects/jit.py"}),
@@ -140,7 +140,8 @@ STARTS_GPU: dict[str, tuple[Edit, str]] = {
     "a name that some file systems fold": (edited("docs/\u212aelvin.md"), "unknown-change"),
     "a name with a line end": (edited("docs/a\n.md"), "unknown-change"),
     "a header called documentation": (edited("docs/a.h.md/../a.h"), "unknown-change"),
-    "documentation with the name of a header": (edited("kernel/src/A.H"), "unknown-change"),
+    "documentation with the name of a header": (edited("docs/Table.md"), "unknown-change"),
+    "documentation that some file systems take for another": (edited("docs/Page.md"), "unknown-change"),
     "hidden documentation": (edited("docs/.a/b.md"), "unknown-change"),
     "a file without a suffix": (edited("LICENSE"), "unknown-change"),
     "a second suffix": (edited("docs/page.md.py"), "unknown-change"),

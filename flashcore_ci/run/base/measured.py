@@ -16,6 +16,7 @@ from flashcore_ci.model.errors import UnmetError
 from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.model.identity import is_same_host_code
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.report.formatting import printable
 from flashcore_ci.run import changed_files
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import statement as statements
@@ -152,7 +153,7 @@ def refuse(changes: Iterable[Change], prefix: str) -> None:
     """Raise NeededError for changes, and name the first."""
     found = tuple(changes)
     if found:
-        named = "; ".join(f"{change.path} {change.why}" for change in found[:SHOWN])
+        named = "; ".join(f"{printable(change.path)} {change.why}" for change in found[:SHOWN])
         more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise NeededError(Code.BASE_UNMEASURED if prefix else found[0].code, f"{prefix}{named}{more}")
 

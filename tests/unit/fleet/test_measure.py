@@ -154,6 +154,31 @@ def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.Monke
     assert aside.noted(Path("nowhere")) == ()
 
 
+def test_a_gpu_that_fails_once_in_two_runs_is_put_aside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a shard for each GPU it hardly gets a second one in the same run."""
+    now = [0.0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(aside.clock, "wall", lambda: max(file.stat().st_mtime for file in Path("home/aside").iterdir()) + now[0])
+    notes = []
+    for later in (0.0, 8 * 86_400.0, 3_600.0):
+        now[0] = later
+        fleet = run(Machines(lost={(1, "a"): BROKEN}), monkeypatch)
+        fleet.remember()
+        notes.append(fleet.notes)
+    assert notes == [[], [], [f"a failed in an earlier run, too, and was put aside: {BROKEN}"]]  # the first is over a week old
+    assert [gpu for gpu, _, _ in aside.noted(Path("home"))] == ["a"]
+
+
+def test_code_that_loses_two_gpus_does_not_put_them_aside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else two runs of a bad kernel would take all GPUs from everyone."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(3):
+        fleet = run(Machines(lost={(1, "a"): BROKEN, (1, "b"): BROKEN}), monkeypatch)
+        fleet.remember()
+        assert [why.code for _, why in fleet.blamed] == [Code.LOST_GPU]
+    assert not Path("home/aside").exists()
+
+
 def test_a_long_reason_does_not_spoil_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of more than 4,096 characters in a run is refused."""
     engine = Machines()

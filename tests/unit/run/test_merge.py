@@ -69,6 +69,16 @@ def test_order_and_repetition_do_not_count(verified: bool) -> None:
         assert bytes_of(merge.merge((*order, order[0]), verified=verified)) == expected
 
 
+@pytest.mark.parametrize(
+    "oldest", ["2026-01-01T00:00:00Z", "20260101T000000Z", "2026-W01-4T00:00:00Z", "2026-11-22T09:00:00+02:00"]
+)
+def test_a_merged_run_is_as_old_as_its_oldest_part_however_that_is_written(oldest: str) -> None:
+    old = replace(PARTS[2].run.evidence, provenance=replace(PARTS[2].run.evidence.provenance, collected_at=oldest))
+    parts = (*PARTS[:2], replace(PARTS[2], run=replace(PARTS[2].run, evidence=old)))
+    for order in itertools.permutations(parts):
+        assert merge.merge(order, verified=True).evidence.provenance.collected_at == oldest
+
+
 @pytest.mark.parametrize("verified", [True, False])
 def test_grouping_does_not_count(verified: bool) -> None:
     one, two, three = PARTS
