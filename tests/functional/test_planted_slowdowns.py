@@ -85,7 +85,7 @@ def compared(observation: Observation, percent: float) -> Observation:
 
 
 def drifted(observation: Observation, percent: float) -> Observation:
-    """The recorded processes, slower than their baseline by this much: GPUs of one model differ by 2.4 % in memory. 0: as they are."""
+    """The recorded processes, slower than their baseline by this much: GPUs of one model differ by 2.4 % when they read. 0: as they are."""
     values = dict(observation.samples)
     row = baseline().of(observation.target)
     assert row is not None
