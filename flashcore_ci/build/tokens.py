@@ -67,9 +67,17 @@ def canonical(text: str) -> str:
 
 
 def in_place(text: str) -> list[str]:
-    """List the lines of C++ source with blanks for comments: each word is in its line and column."""
-    parts = (re.sub(r"[^\n]", " ", word) if kind == "comment" else word for kind, word, _ in _scan(_unix(text)))
-    return [line.rstrip() for line in "".join(parts).rstrip().split("\n")]
+    """List the lines of C++ source with blanks for comments: each word is in its line and column, in bytes of UTF-8."""
+    unix = _unix(text)
+    spliced = [found.start() - len(_SPLICE) * number for number, found in enumerate(re.finditer(r"\\\n", unix))]
+    parts: list[str] = []
+    end = 0
+    for kind, word, position in _scan(unix.replace(_SPLICE, "")):
+        if kind == "comment":
+            first, last = (at + len(_SPLICE) * bisect_right(spliced, at) for at in (position, position + len(word) - 1))
+            comment = re.sub(r"[^\n]", lambda found: " " * len(found[0].encode()), unix[first : last + 1])
+            parts, end = [*parts, unix[end:first], comment], last + 1
+    return [line.rstrip(" \t") for line in "".join([*parts, unix[end:]]).rstrip(" \t\n").split("\n")]
 
 
 def directives(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from flashcore_ci.adapters import process
 from flashcore_ci.collect import child, machine_code
 from flashcore_ci.collect.isolation import WorkloadResult
-from flashcore_ci.collect.process_runs import GRAPH_KEY, SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
+from flashcore_ci.collect.process_runs import GRAPH_KEY, MIXED, SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, JitModule, Observation, Provenance
@@ -251,7 +251,7 @@ def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[
             return
         run = current.run(side)
         runs.start(run)
-        if following is not None and current.batched:
+        if following is not None and current.batched.keys() >= {workload.id for workload in run.workloads}:
             runs.start(following[0].run(following[1]))
         head.progress(f"comparison: round {current.number + 1}, {side}, {len(current.workloads[side])} workloads")
         results[side] = runs.finish(run)
@@ -281,7 +281,7 @@ def _observe(
     counts = {f"blocks/{which}": float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
     if graphs := [value[GRAPH_KEY] for value in values if GRAPH_KEY in value]:
         counts[GRAPH_LAUNCHES] = float(graphs[0])
-    missing = series.missing()
+    missing = MIXED if len({GRAPH_KEY in value for value in values}) > 1 else series.missing()
     return head.observation(
         Kind.COMPARISON,
         workload,

@@ -33,6 +33,7 @@ POLL_SECONDS = 0.002
 MAKING_POLLS = 60_000  # two minutes
 GRAPH_KEY = "graph_launches"
 """The worker's key for the launches in its longer graph, if there are graphs."""
+MIXED = Missing(code=Code.INVALID_RESULT, message="some processes launched it in graphs, and others did not")
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
@@ -110,7 +111,8 @@ class ProcessRuns:
         while not self._started[run.name].done():
             if signal.is_done():
                 if hints is not None:
-                    hints |= {name: {"batched": chosen} for name, chosen in signal.choices().items() if name not in hints}
+                    chosen, names = signal.choices(), {workload.id for workload in run.workloads}
+                    hints |= {name: {"batched": chosen[name]} for name in names & chosen.keys() - hints.keys()}
                 if then is not None and then.name in self._started:
                     self._send(then, hints)
                 if signal.stays():

@@ -15,6 +15,7 @@ from flashcore_ci.collect.process_runs import (
     AHEAD,
     GRAPH_KEY,
     GROUP_KEYS,
+    MIXED,
     SAMPLE_KEYS,
     ProcessRun,
     ProcessRuns,
@@ -32,7 +33,6 @@ from flashcore_ci.model.suite import Kind, Workload
 AHEAD_CPUS, AHEAD_BYTES = 16, 40 << 30
 """Cores and GPU memory for three processes at once, each with its candidates."""
 HINTS = ("sets", "batched")
-MIXED = Missing(code=Code.INVALID_RESULT, message="some processes launched it in graphs, and others did not")
 
 
 class Timer:

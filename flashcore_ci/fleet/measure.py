@@ -50,6 +50,7 @@ class Fleet:
     losses: Counter[str] = field(default_factory=Counter)
     lost: dict[int, tuple[str, str]] = field(default_factory=dict)
     """The GPU that failed under a shard, and why, by the shard's index."""
+    kept: set[int] = field(default_factory=set)
     dirty: bool = False
     measured: Callable[[], object] = bool
 
@@ -75,8 +76,7 @@ class Fleet:
 
     def remember(self) -> None:
         """Count the GPUs that failed in this run with those of earlier ones. Under code that another GPU measured it was the GPU."""
-        blamed = {task.shard.index for task, _ in self.blamed}
-        for gpu, why in (lost for index, lost in self.lost.items() if index not in blamed):
+        for gpu, why in (lost for index, lost in self.lost.items() if index in self.kept):
             if self.losses[gpu] < FATAL and aside.failed(self.home, gpu, why):
                 self.notes.append(f"{gpu} failed in an earlier run, too, and was put aside: {why}")
 
@@ -132,6 +132,7 @@ class Fleet:
             for part in parts:
                 merge.demand_shard(part, task.shard)
             self.done += parts
+            self.kept.add(task.shard.index)
         except EvidenceError as error:
             why = shorten(str(error).splitlines()[0])
             self.notes.append(f"shard {task.shard.index} is lost: {why}")

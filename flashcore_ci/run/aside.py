@@ -29,9 +29,10 @@ def failed(home: Path, gpu: str, why: str) -> bool:
     """Remember that a GPU failed. If it is not the first time in a week, put it aside, and return True."""
     once = _file(home, gpu).with_suffix(ONCE)
     with contextlib.suppress(OSError):
-        if clock.wall() - once.stat().st_mtime < KEPT_SECONDS:
+        if once.is_file() and 0.0 <= clock.wall() - once.stat().st_mtime < KEPT_SECONDS:
             note(home, gpu, why)
-            return True
+            once.unlink()  # once it is sound again, and its note is gone, it starts afresh
+            return _file(home, gpu).is_file()
     with contextlib.suppress(CannotCollectError):
         write_atomically(once, f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
     return False

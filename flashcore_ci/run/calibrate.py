@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci.adapters import clock, lock, nvml, process
 from flashcore_ci.bounded import files as bounded
@@ -103,6 +104,7 @@ def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: 
     runs = ProcessRuns(sessions[0].scratch)
     longest: dict[Part, float] = {}
     upcoming: ProcessRun | None = None
+    hints: dict[str, Any] = {}
     try:
         while (part := calibration.next_part(ledger, run.targets)) is not None:
             began, number = clock.monotonic(), len(ledger.processes)
@@ -116,7 +118,7 @@ def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: 
                 runs.start(upcoming)
             total = run.targets.same + run.targets.planted + bool(run.targets.planted)
             progress(f"{part}: process {number + 1} of {total}")
-            results = runs.finish(current)
+            results = runs.finish(current, hints)
             if process.stopping():
                 break
             for name, result in results.items():

@@ -66,9 +66,7 @@ def covered_by(plan: Plan, builds: Collection[BuildEvidence], root: Sources) -> 
     interpreted = {one.subject for one in plan.descriptions if one.build is None}
     dependencies = {name for build in builds if build.subject in interpreted for name, _ in build.dependencies}
     return Covered(
-        native=frozenset(
-            path for _, spec in specs for source in all_sources(spec) for path in root.closure(source, spec.includes)
-        ),
+        native=_native(plan, root),
         bindings=frozenset(path for _, spec in specs for path in spec.binding),
         questions=frozenset(one.file for one in plan.descriptions),
         exact=frozenset(
@@ -132,9 +130,14 @@ def code_change(paths: Collection[str], plan: Plan, before: Sources, after: Sour
 
 def moved_code(paths: Collection[str], plan: Plan, before: Sources, after: Sources) -> str:
     """Return a C++ file in which code is in another line or column than before, or "". Macros of system headers can see that."""
-    python = {file for one in plan.descriptions for file in (one.file, *one.candidate, *(one.build.binding if one.build else ()))}
-    native = (path for path in sorted(paths) if path not in python)
+    native = sorted(set(paths) & (_native(plan, before) | _native(plan, after)))
     return next((path for path in native if tokens.in_place(before.text(path)) != tokens.in_place(after.text(path))), "")
+
+
+def _native(plan: Plan, root: Sources) -> frozenset[str]:
+    """List the C++ sources and headers. A binding may be one, too."""
+    specs = [one.build for one in plan.descriptions if one.build is not None]
+    return frozenset(path for spec in specs for source in all_sources(spec) for path in root.closure(source, spec.includes))
 
 
 def _is_documentation(path: str, folders: Collection[str], names: Collection[str], suites: str) -> bool:

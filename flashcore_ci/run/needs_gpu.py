@@ -104,18 +104,33 @@ def _decide(found: Measured, revision: str, request: Request, progress: Progress
     request = replace(request, commit=here.commit)
     paths = compare_commits(found, base, here.commit, request)
     suite, plan = _plan(found, request)
-    builds = found.run.evidence.builds
-    change = code_change(found, paths, here.commit, request) if paths else None
-    moved = moved_code(found, paths) if paths else ""
-    if change is not None or moved:
-        what = f"{change.path} {change.why}" if change is not None else f"{moved} has its code in other lines"
-        try:
-            builds = _build(found.head, found, plan, request, progress)
-            before = _build(found.root, found, plan, request, progress) if moved else ()
-        except (CannotCollectError, SuiteError) as error:
-            raise NeededError(Code.CODE_CHANGED, f"{what}, and cannot be built here: {error}") from None
-        refuse_other_host_code(moved, before, builds)
-    return _judged(found, suite, plan, builds, request)
+    if not paths:
+        return _judged(found, suite, plan, found.run.evidence.builds, request)
+    change, moved = code_change(found, paths, here.commit, request), moved_code(found, paths)
+    if change is None and not moved:
+        return _judged(found, suite, plan, found.run.evidence.builds, request)
+    what = f"{change.path} {change.why}" if change is not None else f"{moved} has its code in other lines"
+    try:
+        return _built(moved, found, (suite, plan), request, progress)
+    except (CannotCollectError, SuiteError) as error:
+        raise NeededError(Code.CODE_CHANGED, f"{what}, and cannot be built here: {error}") from None
+
+
+def _built(moved: str, found: Measured, planned: tuple[Suite, Plan], request: Request, progress: Progress) -> Report:
+    """Judge by a build of this commit. If code ``moved``, the measured one is built too, unless all must be measured anyway."""
+    suite, plan = planned
+    builds, narrowed = _build(found.head, found, plan, request, progress), None
+    try:
+        report = _judged(found, suite, plan, builds, request)
+    except NeededError as error:
+        narrowed = error
+        if not error.only:
+            raise
+    if moved:
+        refuse_other_host_code(moved, _build(found.root, found, plan, request, progress), builds)
+    if narrowed is not None:
+        raise narrowed
+    return report
 
 
 def _build(root: Path, found: Measured, plan: Plan, request: Request, progress: Progress) -> Builds:

@@ -19,6 +19,7 @@ from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.identity import GRAPH_LAUNCHES
 from flashcore_ci.model.metrics import ANCHOR, SIDES
 from flashcore_ci.model.reading import Measured, Missing
+from flashcore_ci.model.suite import Kind
 
 FIX = "collect again: evidence.json or a tool's file was altered"
 MAX_MESSAGE = 500
@@ -63,8 +64,11 @@ class ProcessResults:
         launches = [outcome.get(GRAPH_KEY) for outcome in outcomes if "missing" not in outcome and "ms" in outcome]
         recorded = dict(observation.readings).get(GRAPH_LAUNCHES)
         said = recorded.value if isinstance(recorded, Measured) else None
-        if any(count != said for count in launches):
-            words = [f"{count} launches in a graph" if count else "no graphs" for count in (said, launches[0])]
+        other = next((count for count in launches if (count is None) != (said is None)), said)
+        if observation.kind is Kind.TIMING:  # the sides of a comparison may need other numbers of buffers
+            other = next((count for count in launches if count != said), other)
+        if other != said:
+            words = [f"{count} launches in a graph" if count else "no graphs" for count in (said, other)]
             refuse(f"evidence.json says {words[0]} for {observation.target}, and its processes {words[1]}")
 
     def _median(self, observation: Observation, key: str) -> float | None:

@@ -22,7 +22,7 @@ from typing import Any
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.timing_protocol import BLOCK_MS, COMPARED, MAX_SECONDS, SHORT_MS, SPARE_PROCESSES, TIMED, Settling
 from flashcore_ci.worker import ahead, guard, isolated_timing, launchers, steady_state, together
-from flashcore_ci.worker.audits import OutputChangedError, audit
+from flashcore_ci.worker.audits import OutputChangedError, UnlikeGraphsError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.candidate import CUDA
 from flashcore_ci.worker.compiled import Observer
@@ -136,6 +136,8 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
         audit(pool, launcher, record["ms"], measurement.audited, by_reference=by_reference)
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
+    except UnlikeGraphsError as error:
+        return missing(Code.UNSETTLED, str(error))
     return record | _why_unsettled(measurement, record["dropped"], context.rule)
 
 

@@ -155,6 +155,27 @@ def test_a_comment_that_moves_code_which_sees_its_line_needs_a_gpu(
     assert (status, said["needed"], said["code"]) == (11, True, "code-changed"), said
 
 
+def test_a_line_comment_that_goes_on_in_the_next_line_hides_no_code_that_moves(tmp_path: Path) -> None:
+    """After ``// c`` and a backslash, what looks like the begin of a comment is one's end."""
+    repository = Repository(tmp_path / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
+    before = "// c \\\n/*\n#define FACTOR (_CCCL_BUILTIN_LINE() == 5 ? 2.0f : 3.0f)\n"
+    moved = {"base": f"{before}\nstatic __device__ float factor() {{ return FACTOR; }}\n\n// */\n"}
+    moved["head"] = f"{before}\n\nstatic __device__ float factor() {{ return FACTOR; }}\n// */\n"
+    repository.edit(
+        "kernel/twice.cu", '#include "twice.h"\n', '#include <cuda/std/version>\n#include "twice.h"\n#include "factor.h"\n'
+    )
+    repository.edit("kernel/twice.cu", "2.0f *", "factor() *")
+    (repository.folder / "kernel/factor.h").write_text(moved["base"])
+    repository.commit("kernel: see the line")
+    evidence = repository.packed(tmp_path / "base.tar.xz")
+    state(evidence)
+    repository.git("checkout", "--quiet", "-b", "change")
+    (repository.folder / "kernel/factor.h").write_text(moved["head"])
+    repository.commit("kernel: blank")
+    status, said = decided(repository, evidence)
+    assert (status, said["needed"], said["code"]) == (11, True, "code-changed"), said
+
+
 def test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does(repository: Repository, measured: Path) -> None:
     source = repository.folder / "kernel/twice.cu"
     text = source.read_text()

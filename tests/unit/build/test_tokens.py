@@ -172,6 +172,10 @@ def test_damaged_sources_take_linear_time(piece):
         ("int a;\n", "\nint a;\n", False),
         ("/* 1 */ int a;\n", "/* 12 */ int a;\n", False),  # a column can be seen, too
         ("int a;\n", " int a;\n", False),
+        ("/* é */ int a;\n", "/* e */ int a;\n", False),
+        ("// c \\\n d\nint a;\n", "// e \\\n ff\nint a;\n", True),
+        ("// c \\\n/*\nint a;\n\n// */\n", "// c \\\n/*\n\nint a;\n// */\n", False),  # the line comment hides the /*
+        ('"a\\\n/*"; int a;\n\n// */\n', '"a\\\n/*";\n int a;\n// */\n', False),
     ],
 )
 def test_code_stays_in_its_lines_and_columns_or_has_moved(before, after, stays):

@@ -207,11 +207,11 @@ def test_the_next_process_starts_cuda_while_one_that_is_done_ends(tmp_path, monk
 
     def sleep(seconds):
         seen.append((tmp_path / "go-b").exists())
-        (tmp_path / "go-a.done").write_text('{"w": true, "v": true}')
+        (tmp_path / "go-a.done").write_text('{"w": true, "v": true, "no workload of this run": true}')
 
     session = SimpleNamespace(is_healthy=None, seconds=lambda kind: 9.0)
     monkeypatch.setattr(process_runs.clock, "sleep", sleep)
-    runs, workloads = process_runs.ProcessRuns(tmp_path), (SimpleNamespace(subject="s"),)
+    runs, workloads = process_runs.ProcessRuns(tmp_path), tuple(SimpleNamespace(subject="s", id=name) for name in "wv")
     first, then = (process_runs.ProcessRun(name=name, number=0, session=session, workloads=workloads) for name in "ab")
     runs.start(first)
     runs.start(then)

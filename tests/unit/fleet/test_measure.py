@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from evidence_factories import make_evidence, make_provenance
+from evidence_factories import make_provenance
 from factories import make_build, make_plan
 
 from flashcore_ci.doctor import checks
@@ -21,7 +21,6 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import aside
-from flashcore_ci.store.run import Run
 
 BROKEN = "Xid 79: GPU has fallen off the bus"
 
@@ -179,6 +178,14 @@ def test_code_that_loses_two_gpus_does_not_put_them_aside(monkeypatch: pytest.Mo
     assert not Path("home/aside").exists()
 
 
+def test_a_gpu_under_code_that_no_other_measured_is_not_put_aside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        fleet = run(Machines(lost={(1, "a"): BROKEN}, gpus=["a"]), monkeypatch)
+        fleet.remember()
+    assert not Path("home/aside").exists()
+
+
 def test_a_long_reason_does_not_spoil_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of more than 4,096 characters in a run is refused."""
     engine = Machines()
@@ -282,18 +289,3 @@ def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: 
     fleet.run([task(1), task(2)])
     assert fleet.notes == ["kept 1", "shard 2 is lost: a: exit status -9"]
     assert [(attempt.gpu, attempt.reason) for attempt in fleet.attempts] == [("a", ""), ("a", "exit status -9")]
-
-
-def test_a_commit_that_was_made_meanwhile_was_not_measured() -> None:
-    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance()))
-    fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
-    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(commit="2" * 40))
-    assert (evidence.provenance.commit, evidence.provenance.dirty) == (run.evidence.provenance.commit, True)
-
-
-@pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
-def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool) -> None:
-    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance(dirty=there)))
-    fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
-    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(dirty=here))
-    assert evidence.provenance.dirty is (there or here)

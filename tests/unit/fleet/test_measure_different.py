@@ -46,3 +46,18 @@ def test_changes_that_only_a_lost_shard_saw_count_for_the_run(dirty: bool, monke
     fleet.leave_out_different()
     joined = measure._joined(fleet, fleet.done[0].run, make_plan(), (make_build(),), make_provenance())
     assert joined.provenance.dirty == dirty
+
+
+def test_a_commit_that_was_made_meanwhile_was_not_measured() -> None:
+    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance()))
+    fleet = make_fleet([])
+    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(commit="2" * 40))
+    assert (evidence.provenance.commit, evidence.provenance.dirty) == (run.evidence.provenance.commit, True)
+
+
+@pytest.mark.parametrize(("there", "here"), [(True, False), (False, True), (False, False)])
+def test_a_change_that_only_a_shard_saw_still_counts(there: bool, here: bool) -> None:
+    run = Run(plan=make_plan(), evidence=make_evidence(provenance=make_provenance(dirty=there)))
+    fleet = make_fleet([])
+    evidence = measure._joined(fleet, run, run.plan, (), make_provenance(dirty=here))
+    assert evidence.provenance.dirty is (there or here)

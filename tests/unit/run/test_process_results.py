@@ -100,3 +100,21 @@ def test_evidence_cannot_leave_out_that_a_time_is_a_slope(recorded, written, wor
         return
     with pytest.raises(EvidenceError, match=f"evidence.json says {words}"):
         ProcessResults(files).check(observation)
+
+
+@pytest.mark.parametrize(("sides", "refused"), [((41, 33), False), ((41, 41), False), ((41, None), True)])
+def test_sides_of_a_comparison_may_have_other_numbers_of_launches(sides, refused):
+    """A change of the outputs changes how many buffers fill the L2."""
+    files = {
+        name: json.dumps({"outcomes": {"big": {"ms": value} | ({"graph_launches": count} if count else {})}}).encode()
+        for side, count in zip(("base", "head"), sides, strict=True)
+        for number, value in enumerate(VALUES)
+        for name in [f"artifacts/comparison/round-{number}-{side}.json"]
+    }
+    readings = ((GRAPH_LAUNCHES, Measured(value=41.0, unit="count")),)
+    observation = replace(compared(VALUES, VALUES), readings=readings, artifacts=tuple(files))
+    if not refused:
+        assert ProcessResults(files).check(observation) is None
+        return
+    with pytest.raises(EvidenceError, match=r"says 41\.0 launches in a graph for big, and its processes no graphs"):
+        ProcessResults(files).check(observation)
