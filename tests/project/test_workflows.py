@@ -84,3 +84,11 @@ def test_the_expressions_can_be_wrong() -> None:
     assert workflow_runner.condition("github.ref == 'main'", context) is False
     with pytest.raises(AssertionError):
         workflow_runner.evaluate("${{ github.ref ~ 3 }}", context)
+
+
+@pytest.mark.parametrize(("event", "only"), [("pull_request", "twice-n4096"), ("merge_group", "")])
+def test_the_merge_queue_measures_the_whole_suite(event: str, only: str) -> None:
+    """Only its evidence answers for later changes. A part of it made each change of documentation wait for a GPU."""
+    decide = WORKFLOWS["trusted.yml"]["jobs"]["decide"]
+    context = {"github": {"event_name": event}, "steps": {"decide": {"outputs": {"only": "twice-n4096"}}}}
+    assert workflow_runner.evaluate(decide["outputs"]["only"], context) == only

@@ -172,7 +172,11 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 """The steps of the trusted jobs: which action, and with what. ``retention-days`` and paths of reports are free."""
 FREE = {"retention-days", "if-no-files-found"}
 OUTPUTS = {
-    "decide": {**{name: f"${{{{ steps.decide.outputs.{name} }}}}" for name in ("needed", "only")}, **FOUND},
+    "decide": {
+        "needed": "${{ steps.decide.outputs.needed }}",
+        "only": "${{ github.event_name == 'pull_request' && steps.decide.outputs.only || '' }}",
+        **FOUND,
+    },
     "gpu": {"evidence": "${{ steps.evidence.outputs.artifact-id }}"},
     "attest": {"statement": "${{ steps.statement.outputs.artifact-id }}"},
     "required": {"attempts": "${{ steps.attempts.outputs.attempts }}"},
