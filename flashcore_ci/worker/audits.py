@@ -26,10 +26,11 @@ class UnlikeGraphsError(Exception):
     """The slope of two graphs may not be the time of a launch. On other GPUs than H200s a graph may also start later."""
 
 
-def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *, by_reference: bool) -> None:
+def audit(pool: BufferPool, launcher: Launcher, ms: float, mhz: float, audited: BufferSet, *, by_reference: bool) -> None:
     """Raise OutputChangedError, UnlikeGraphsError or ValueError if the launches did not do their work.
 
-    ``ms`` is the time of one launch, ``audited`` a random launch's buffers. ``by_reference`` (slow) compares with the reference.
+    ``ms`` is the time of one launch at the SM clock ``mhz``, ``audited`` a random launch's buffers. ``by_reference`` (slow) compares
+    with the reference.
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
@@ -43,7 +44,8 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
     # a launch of a group also waits for other ranks
     timed = math.inf if isinstance(pool.subject, RankSubject) else ms * launcher.launches + launcher.start
     context = launcher.context
-    if found := unjoined.describe(unjoined.observe(context.driver, launcher.launch, launcher.again, context.worst), timed):
+    observed = unjoined.observe(context.driver, launcher.launch, launcher.again, context.worst)
+    if found := unjoined.describe(observed, timed, mhz):
         raise OutputChangedError(found)
     if name := pool.redzones.overwritten():
         raise ValueError(f"wrote next to {name}, outside of its memory")

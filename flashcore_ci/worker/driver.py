@@ -39,16 +39,25 @@ PTX = b"""
     ret;
 }
 
-// As many threads as the GPU holds, for so long: nothing else can run meanwhile.
-.visible .entry flashcore_ci_fill(.param .u64 nanoseconds)
+// As many threads as the GPU holds, for so long: nothing else can run meanwhile. Then it stores what tick does, unless given 0.
+.visible .entry flashcore_ci_fill(.param .u64 nanoseconds, .param .u64 readings)
 {
-    .reg .pred %other, %early; .reg .u32 %thread; .reg .u64 %length, %began, %now;
+    .reg .pred %other, %early, %blind; .reg .u32 %thread, %sm;
+    .reg .u64 %length, %began, %now, %passed, %slot, %offset, %cycles;
     mov.u32 %thread, %tid.x; setp.ne.u32 %other, %thread, 0; @%other bra together;
     ld.param.u64 %length, [nanoseconds];
     mov.u64 %began, %globaltimer;
 wait:
-    mov.u64 %now, %globaltimer; sub.u64 %now, %now, %began;
-    setp.lt.u64 %early, %now, %length; @%early bra wait;
+    mov.u64 %now, %globaltimer; sub.u64 %passed, %now, %began;
+    setp.lt.u64 %early, %passed, %length; @%early bra wait;
+    ld.param.u64 %slot, [readings]; setp.eq.u64 %blind, %slot, 0; @%blind bra together;
+    cvta.to.global.u64 %slot, %slot;
+    mov.u32 %sm, %smid;
+    mul.wide.u32 %offset, %sm, 16;
+    add.u64 %slot, %slot, %offset;
+    mov.u64 %cycles, %clock64;
+    mov.u64 %now, %globaltimer;
+    st.global.v2.u64 [%slot], {%cycles, %now};
 together:
     bar.sync 0;
     ret;
@@ -103,6 +112,7 @@ class Driver:
         self._blocks = properties.multi_processor_count
         self._filling = self._blocks * (properties.max_threads_per_multi_processor // FILL_THREADS)
         self._events: dict[str, ctypes.c_void_p] = {}
+        self._beside = ctypes.c_void_p()
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), PTX)
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -110,11 +120,15 @@ class Driver:
             self._functions[name] = ctypes.c_void_p()
             self._call("cuModuleGetFunction", ctypes.byref(self._functions[name]), module, name.encode("ascii"))
 
-    def tick(self) -> Any:
-        """Read every SM's clock at this point of the stream."""
+    def readings(self) -> Any:
+        """Make room for a reading of every SM's clock."""
         import torch
 
-        readings = torch.zeros((SLOTS, 2), dtype=torch.int64, device="cuda")
+        return torch.zeros((SLOTS, 2), dtype=torch.int64, device="cuda")
+
+    def tick(self) -> Any:
+        """Read every SM's clock at this point of the stream."""
+        readings = self.readings()
         self._launch("flashcore_ci_tick", self._blocks, THREADS, ctypes.c_uint64(readings.data_ptr()))
         return readings
 
@@ -128,16 +142,28 @@ class Driver:
             return float("nan")
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
 
-    def fill(self, nanoseconds: int) -> None:
-        """Occupy the whole GPU at this point of the stream. No kernel of any stream can run meanwhile."""
-        self._launch("flashcore_ci_fill", self._filling, FILL_THREADS, ctypes.c_uint64(nanoseconds))
+    def fill(self, nanoseconds: int, readings: Any = None, *, stream: ctypes.c_void_p | None = None) -> None:
+        """Occupy the whole GPU at this point of the stream. No kernel of any stream can run meanwhile. The end is read to ``readings``."""
+        where = ctypes.c_uint64(0 if readings is None else readings.data_ptr())
+        self._launch("flashcore_ci_fill", self._filling, FILL_THREADS, ctypes.c_uint64(nanoseconds), where, stream=stream)
 
-    def mark(self, name: str) -> None:
+    def fill_often(self, times: int, nanoseconds: int, readings: Any) -> None:
+        """Occupy it so often. Another stream takes turns, so that no gap is left for kernels that wait. The first end is read."""
+        if not self._beside:
+            self._call("cuStreamCreate", ctypes.byref(self._beside), NON_BLOCKING)
+        self.mark("part")
+        self._call("cuStreamWaitEvent", self._beside, self._events["part"], 0)
+        for number in range(times):
+            self.fill(nanoseconds, None if number else readings, stream=self._beside if number % 2 else None)
+        self.mark("joined", self._beside)
+        self._call("cuStreamWaitEvent", _current_stream(), self._events["joined"], 0)
+
+    def mark(self, name: str, stream: ctypes.c_void_p | None = None) -> None:
         """Record the event of this name at this point of the stream."""
         if name not in self._events:
             self._events[name] = ctypes.c_void_p()
             self._call("cuEventCreate", ctypes.byref(self._events[name]), 0)
-        self._call("cuEventRecord", self._events[name], _current_stream())
+        self._call("cuEventRecord", self._events[name], stream or _current_stream())
 
     def has_passed(self, name: str) -> bool:
         """Tell whether the device has come to a mark."""
@@ -182,9 +208,10 @@ class Driver:
         self._call("cuCtxGetLimit", ctypes.byref(size), PERSISTING_L2_CACHE_SIZE)
         return size.value
 
-    def _launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+    def _launch(self, name: str, blocks: int, threads: int, *arguments: Any, stream: ctypes.c_void_p | None = None) -> None:
         pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
-        self._call("cuLaunchKernel", self._functions[name], blocks, 1, 1, threads, 1, 1, 0, _current_stream(), pointers, None)
+        where = stream or _current_stream()
+        self._call("cuLaunchKernel", self._functions[name], blocks, 1, 1, threads, 1, 1, 0, where, pointers, None)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._cuda, name)(*arguments)

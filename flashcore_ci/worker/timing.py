@@ -133,7 +133,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
     try:
         measurement = _submit_until_settled(context, launcher, lambda: _submit_block(context, launcher, count, hold))
         record = _record(measurement, launcher, count)
-        audit(pool, launcher, record["ms"], measurement.audited, by_reference=by_reference)
+        audit(pool, launcher, record["ms"], record["mhz"], measurement.audited, by_reference=by_reference)
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
     except UnlikeGraphsError as error:

@@ -98,10 +98,12 @@ class Machine:
             began = time.perf_counter()
             observed = unjoined.observe(self.context.driver, launcher.launch, launcher.again)
             seconds = time.perf_counter() - began
+            mhz = self.context.driver.megahertz(block.before, block.after)
             return {
-                "found": unjoined.describe(observed, ms),
-                "half": unjoined.describe(observed, ms / 2),
+                "found": unjoined.describe(observed, ms, mhz),
+                "half": unjoined.describe(observed, ms / 2, mhz),
                 "ms": ms,
+                "mhz": mhz,
                 "launches": launcher.launches,
                 "host": cost.host,
                 "seconds": round(seconds, 4),

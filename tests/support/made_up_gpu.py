@@ -11,6 +11,7 @@ from unittest import mock
 
 from flashcore_ci.worker import unjoined
 
+MHZ = 1980.0
 SUBMIT_MS, ASK_MS, WAKE_MS, GAP_MS, FLUSH_MS = 0.004, 0.001, 0.01, 0.001, 0.04
 
 
@@ -48,19 +49,33 @@ class MadeUpGpu:
         """Let a stream wait for what another one has now."""
         self._submit(stream, after=self._last.get(other))
 
-    def fill(self, nanoseconds: int) -> None:
+    def readings(self) -> None:
+        """Make room for clocks. All are the same."""
+
+    def fill(self, nanoseconds: int, _: object = None) -> None:
         """Fill the GPU."""
         self.kernel(nanoseconds / 1e6)
+
+    def fill_often(self, times: int, nanoseconds: int, _: object) -> None:
+        """Fill it from two streams in turn."""
+        self.wait("beside", "main")
+        for number in range(times):
+            self.kernel(nanoseconds / 1e6, ("main", "beside")[number % 2])
+        self.wait("main", "beside")
+
+    def megahertz(self, before: None, after: None) -> float:
+        """Return the clock."""
+        return MHZ
 
     def mark(self, name: str) -> None:
         """Record an event."""
         self._marks[name] = self._submit("main")
 
     def has_passed(self, name: str) -> bool:
-        """Look at an event."""
+        """Look at an event. One that was never recorded has passed."""
         self.now += ASK_MS
         self._run()
-        return self._marks[name].end <= self.now
+        return name not in self._marks or self._marks[name].end <= self.now
 
     def milliseconds(self, first: str, second: str) -> float:
         """Return the time between two marks."""
@@ -127,7 +142,7 @@ def find(work: Work, ms: float | None = None, interrupt: Callable[[], float] = l
 
     with _host_clock(gpu):
         observed = unjoined.observe(gpu, launch, lambda: work(gpu))  # type: ignore[arg-type]
-    return unjoined.describe(observed, timed(work) if ms is None else ms)
+    return unjoined.describe(observed, timed(work) if ms is None else ms, MHZ)
 
 
 @contextlib.contextmanager

@@ -76,12 +76,12 @@ def graph_with_branches(x: Any, out: Any) -> None:
 
     if torch.cuda.is_current_stream_capturing():
         return parts_joined(x, out)
-    if ("graph", x.data_ptr()) not in _kept:
-        _kept["graph", x.data_ptr()] = graph = torch.cuda.CUDAGraph()
+    if ("graph", x.data_ptr(), out.data_ptr()) not in _kept:
+        _kept["graph", x.data_ptr(), out.data_ptr()] = graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             parts_joined(x, out)
-    _kept["graph", x.data_ptr()].replay()
+    _kept["graph", x.data_ptr(), out.data_ptr()].replay()
     return None
 
 
@@ -190,13 +190,13 @@ def joined_by_the_next(x: Any, out: Any) -> None:
 def graph_aside(x: Any, out: Any) -> None:
     import torch
 
-    if ("graph", x.data_ptr()) not in _kept:
-        _kept["graph", x.data_ptr()] = graph = torch.cuda.CUDAGraph()
+    if ("graph", x.data_ptr(), out.data_ptr()) not in _kept:
+        _kept["graph", x.data_ptr(), out.data_ptr()] = graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             parts_joined(x, out)
     with fork(9):
-        _kept["graph", x.data_ptr()].replay()
+        _kept["graph", x.data_ptr(), out.data_ptr()].replay()
 
 
 def copies_aside(x: Any, out: Any) -> None:

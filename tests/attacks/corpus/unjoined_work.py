@@ -94,6 +94,15 @@ def synchronizes_first(gpu: MadeUpGpu) -> None:
     gpu.kernel(0.5, "side")
 
 
+def synchronizes_its_own_stream(gpu: MadeUpGpu) -> None:
+    """Wait for its own stream only, so that what a launch leaves on another one is short."""
+    gpu.mark("mine")
+    while not gpu.has_passed("mine"):
+        pass
+    gpu.wait("side", "main")
+    gpu.kernel(0.08, "side")
+
+
 def honest(gpu: MadeUpGpu) -> None:
     """Work, and exchange the events."""
     gpu.kernel(0.2)
@@ -116,6 +125,7 @@ WORKS = (
     after_a_host_function,
     from_a_thread,
     synchronizes_first,
+    synchronizes_its_own_stream,
 )
 ATTACKS = (
     *(_attack(work.__name__.replace("_", " "), work) for work in WORKS),
@@ -148,7 +158,7 @@ def member(numbers: random.Random) -> Attack:
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not look at other streams."""
-    monkeypatch.setattr(unjoined, "describe", lambda observed, timed: "")
+    monkeypatch.setattr(unjoined, "describe", lambda *_: "")
 
 
 CLASS = AttackClass(name="work that its stream does not wait for", attacks=ATTACKS, member=member, mutant=mutant)

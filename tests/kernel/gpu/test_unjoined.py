@@ -16,6 +16,7 @@ def machine() -> gpu_streams.Machine:
     return gpu_streams.Machine()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch.compile imports it
 @pytest.mark.parametrize("name", stream_kernels.HONEST)
 def test_honest_kernels_are_green(machine: gpu_streams.Machine, name: str) -> None:
     machine.warm(name)

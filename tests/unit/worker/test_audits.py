@@ -23,20 +23,20 @@ def audit(monkeypatch):
         pool = SimpleNamespace(subject=subject or SimpleNamespace(), work=SimpleNamespace(params={}))
         pool.subject.inputs = lambda *_: {}
         pool.redzones = SimpleNamespace(overwritten=lambda: "")
-        audits.audit(pool, launcher, ms, SimpleNamespace(first={}, inputs={}, seed=0), by_reference=False)
+        audits.audit(pool, launcher, ms, 1980.0, SimpleNamespace(first={}, inputs={}, seed=0), by_reference=False)
 
     return run
 
 
 def test_what_is_found_is_an_output_that_changed(audit):
     with pytest.raises(audits.OutputChangedError, match="it goes on"):
-        audit(lambda observed, timed: "it goes on")
+        audit(lambda *_: "it goes on")
 
 
 def test_all_launches_of_a_graph_and_its_start_count(audit):
     asked = []
-    audit(lambda observed, timed: asked.append((observed, timed)) or "", launches=16, start=0.25)
-    assert asked == [(("driver", "launch", "again", "worst"), 8.25)]
+    audit(lambda *given: asked.append(given) or "", launches=16, start=0.25)
+    assert asked == [(("driver", "launch", "again", "worst"), 8.25, 1980.0)]
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def test_all_launches_of_a_graph_and_its_start_count(audit):
 )
 def test_launches_of_the_shorter_graph_must_be_like_those_of_the_longer_one(audit, launches, ms, start, found):
     if not found:
-        audit(lambda observed, timed: "", launches=launches, start=start, ms=ms)
+        audit(lambda *_: "", launches=launches, start=start, ms=ms)
         return
     with pytest.raises((audits.OutputChangedError, audits.UnlikeGraphsError), match=found):
-        audit(lambda observed, timed: "", launches=launches, start=start, ms=ms)
+        audit(lambda *_: "", launches=launches, start=start, ms=ms)
 
 
 def test_a_launch_of_a_group_may_wait_for_other_ranks(audit):
     asked = []
-    audit(lambda observed, timed: asked.append(timed) or "", subject=object.__new__(RankSubject))
+    audit(lambda observed, timed, mhz: asked.append(timed) or "", subject=object.__new__(RankSubject))
     assert asked == [float("inf")]
 
 

@@ -92,12 +92,15 @@ def test_what_is_found_is_said_with_its_time():
         gpu.kernel(0.2, "side")
         gpu.wait("main", "side")
 
-    assert "the device is still at work for 499 µs when the stream of its launches is done" in find(lingering)
-    assert "ms when no work can run before it, and 0.000 ms as it was timed: work on another stream" in find(early)
+    assert "the device is still at work for 500 µs when the stream of its launches is done" in find(lingering)
+    assert (
+        "ms at 1980 MHz when no work can run before it, and 0.000 ms at 1980 MHz as it was timed: work on another stream"
+        in find(early)
+    )
 
 
-def tries(count=5, *, launch=0.1, queue=0.05, rest=0.07, ahead=True):
-    return [Try(launch=launch, queue=queue, rest=rest, ahead=ahead)] * count
+def tries(count=5, *, launch=0.1, queue=0.05, rest=0.07, mhz=1980.0, ahead=True):
+    return [Try(launch=launch, queue=queue, rest=rest, mhz=mhz, ahead=ahead)] * count
 
 
 CALM = tries()
@@ -107,14 +110,20 @@ CALM = tries()
     ("seen", "is_red"),
     [
         (tries(), False),
-        (tries(queue=0.057), False),
-        (tries(queue=0.06), True),
+        (tries(queue=0.0525), False),
+        (tries(queue=0.0535), True),
         (tries(2, queue=0.06) + tries(3), False),
         (tries(4, rest=5.0) + tries(1), False),
-        (tries(rest=0.28), True),
-        (tries(rest=0.28, ahead=False), True),
+        (tries(rest=0.16), False),
+        (tries(rest=0.18), True),
+        (tries(rest=0.18, ahead=False), True),
         (tries(launch=0.124), False),
         (tries(launch=0.126), True),
+        (tries(launch=0.126, mhz=1900.0), False),  # as many cycles at a lower clock
+        (tries(launch=0.154, mhz=1600.0), False),
+        (tries(launch=0.156, mhz=1600.0), True),
+        (tries(launch=0.124, mhz=2200.0), False),  # a memory-bound launch takes more cycles at a higher clock
+        (tries(launch=0.126, mhz=float("nan")), True),
         (tries(launch=0.3, ahead=False), False),
         (tries(launch=0.33, ahead=False), True),
         (tries(queue=float("nan")), True),
@@ -123,7 +132,20 @@ CALM = tries()
     ],
 )
 def test_limits(seen, is_red):
-    assert bool(unjoined.describe([Series(tries=seen, without=CALM)], 0.1)) is is_red
+    assert bool(unjoined.describe([Series(tries=seen, without=CALM)], 0.1, 1980.0)) is is_red
+
+
+def test_without_a_clock_time_alone_counts():
+    assert unjoined.describe([Series(tries=tries(launch=0.126), without=CALM)], 0.1)
+
+
+def test_the_clocks_are_said():
+    """Once a power cap lowered the clock by a fifth for so long, and unchanged code was red."""
+    prefill = [Series(tries=tries(launch=1.257, mhz=1237.0), without=CALM)]
+    assert unjoined.describe(prefill, 1.008, 1542.0) == ""
+    assert "1.257 ms at 1237 MHz when no work can run before it, and 0.800 ms at 1542 MHz" in unjoined.describe(
+        prefill, 0.8, 1542.0
+    )
 
 
 def test_several_launches_at_once_are_judged_too():
@@ -140,6 +162,25 @@ def test_ranks_launch_equally_often():
         series = unjoined.observe(gpu, lambda hold: (hold(), launched.append(1)), lambda: launched.append(1), others)
         return len(series), len(launched)
 
-    assert observe(lambda values: [1.0] if isinstance(values[0], bool) else [1e3]) == (1, unjoined.MOST)
-    assert observe(lambda values: values if isinstance(values[0], bool) else [1e3]) == (1, unjoined.AHEAD)
-    assert observe(lambda values: values if isinstance(values[0], bool) else [unjoined.PILE_MS / 2]) == (2, 3 * unjoined.AHEAD)
+    def slowest(enough, longest, waits=False):
+        return lambda values: enough(values) if len(values) == 1 else [longest, waits]
+
+    def same(values):
+        return values
+
+    assert observe(slowest(lambda _: [1.0], 1e3)) == (1, unjoined.MOST)
+    assert observe(slowest(same, 1e3)) == (1, unjoined.AHEAD)
+    assert observe(slowest(same, unjoined.PILE_MS / 2)) == (2, 3 * unjoined.AHEAD)
+    assert observe(slowest(same, 1e3, waits=True)) == (2, (1 + unjoined.WAITING_PILE) * unjoined.AHEAD)
+
+
+def test_a_launch_that_waits_for_the_device_has_no_queue():
+    """What the host submits after it takes the host's time, which was once taken for work on another stream."""
+    assert find(waits_for_the_device, interrupt=lambda: 0.02) == ""
+
+
+def test_without_a_calm_queue_the_end_alone_counts():
+    late = tries(queue=float("nan"), ahead=False)
+    assert unjoined.describe([Series(tries=tries(queue=0.06), without=late)], 0.1, 1980.0) == ""
+    assert unjoined.describe([Series(tries=tries(queue=0.06, rest=0.2), without=late)], 0.1, 1980.0)
+    assert not Series(tries=tries(), without=late).is_enough()
