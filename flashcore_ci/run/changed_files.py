@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from flashcore_ci.adapters.worktree import Entry
+from flashcore_ci.adapters.worktree import LINK, Entry
 from flashcore_ci.build import python_text, tokens
 from flashcore_ci.build.interpreted import LOCKS
 from flashcore_ci.build.sources import Sources
@@ -22,6 +23,8 @@ PLAIN = "100644"
 DOCUMENTATION = frozenset({".md", ".rst", ".adoc", ".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp"})
 DOCS = "docs"
 """The only folder that may get new folders."""
+LISTS = re.compile(r"\b(?:iterdir|listdir|scandir|r?glob|walk)\b")
+"""How Python lists a folder: then a new file is an input, whatever it is."""
 TOOL, WORKFLOWS = "flashcore_ci/", (".github/", ".gitlab-ci", ".buildkite/", ".ci/")
 PROJECT_FILES = ("pyproject.toml", "*.lock", ".github/locks/*", "*/*.lock", *LOCKS)
 
@@ -54,10 +57,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The folder of the suite, and whether documentation is for people only."""
+    """The folder of the suite, and whether documentation, and new documentation outside of ``docs``, is for people only."""
 
     suites: str
     documentation: bool = True
+    new_documentation: bool = True
 
 
 def covered_by(plan: Plan, builds: Collection[BuildEvidence], root: Sources) -> Covered:
@@ -97,11 +101,17 @@ def reads_documentation(covered: Covered, root: Sources) -> bool:
     return any(suffix in text for text in texts for suffix in DOCUMENTATION)
 
 
+def lists_folders(covered: Covered, root: Sources) -> bool:
+    """Tell whether Python that a digest covers may list a folder."""
+    return any(LISTS.search(root.text(path)) for path in covered.bindings | covered.questions | covered.exact)
+
+
 def changes(before: Mapping[str, Entry], after: Mapping[str, Entry], covered: Covered, places: Places) -> Iterator[Change]:
     """Yield every file that differs, except documentation."""
     folders = {str(parent) for path in before for parent in PurePosixPath(path).parents}
     twins = _twins((*before, *after))
     names = {PurePosixPath(path).name.casefold() for path in covered.files()}
+    has_links = any(entry.mode == LINK and not may_be_documentation(path) for path, entry in before.items())
     for path in sorted(before.keys() | after.keys()):
         sides = (before.get(path), after.get(path))
         if sides[0] == sides[1]:
@@ -115,6 +125,10 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry], covered: Co
             yield Change(path=path, code=Code.CODE_CHANGED, why="is under a digest")
         elif not (places.documentation and _is_documentation(path, folders, names, places.suites)):
             yield _named(path, places.suites, is_new=None in sides)
+        elif has_links:
+            yield Change(path=path, code=Code.UNKNOWN_CHANGE, why="may be where a link of the checkout leads")
+        elif None in sides and not places.new_documentation and not path.startswith(f"{DOCS}/"):
+            yield Change(path=path, code=Code.UNKNOWN_CHANGE, why="was added or removed, and a binding lists folders")
 
 
 def code_change(paths: Collection[str], plan: Plan, before: Sources, after: Sources) -> Change | None:

@@ -107,7 +107,11 @@ def compare_commits(found: Measured, base: str, head: str, request: Request) -> 
     covered = changed_files.covered_by(found.run.plan, found.run.evidence.builds, sources)
     changed = {path for side in (of_base, of_head) for path, _ in before.items() ^ side.items()}
     is_input = any(map(changed_files.may_be_documentation, changed)) and changed_files.reads_documentation(covered, sources)
-    places = changed_files.Places(suites=request.suite.parent.as_posix(), documentation=not is_input)
+    places = changed_files.Places(
+        suites=request.suite.parent.as_posix(),
+        documentation=not is_input,
+        new_documentation=not changed_files.lists_folders(covered, sources),
+    )
     changes = tuple(changed_files.changes(before, of_head, covered, places))
     refuse((change for change in changes if change.code is not Code.CODE_CHANGED), "")
     _demand_measured_base(found, base, tuple(changed_files.changes(before, of_base, covered, places)), request)

@@ -43,6 +43,27 @@ def test_documentation_that_code_names_is_an_input() -> None:
 
 
 @pytest.mark.parametrize(
+    ("link", "is_input"), [("kernel/include/b.h", True), ("gates/baselines/a.json", True), ("docs/b.md", False)]
+)
+def test_documentation_that_a_link_may_lead_to_is_an_input(link: str, is_input: bool) -> None:
+    before = changing.tree() | {link: changing.entry("../docs/page.md", mode="120000")}
+    after = before | {"docs/page.md": changing.entry("other")}
+    found = list(changed_files.changes(before, after, changing.COVERED, changing.PLACES))
+    assert [change.path for change in found] == (["docs/page.md"] if is_input else [])
+
+
+@pytest.mark.parametrize(("path", "is_input"), [("kernel/flashcore/new.md", True), ("docs/new.md", False), ("README.md", False)])
+def test_a_new_page_is_an_input_of_code_that_lists_folders(tmp_path: Path, path: str, is_input: bool) -> None:
+    places = Places(suites="gates", new_documentation=False)
+    assert bool(changing.found(changing.edited(path), places)) is is_input
+    (tmp_path / "a.py").write_text("from pathlib import Path\nSPLITS = len(list(Path('.').iterdir()))\n")
+    covered = Covered(native=frozenset(), bindings=frozenset({"a.py"}), questions=frozenset(), exact=frozenset())
+    assert changed_files.lists_folders(covered, Sources(tmp_path))
+    (tmp_path / "a.py").write_text("iterable = 1\n")
+    assert not changed_files.lists_folders(covered, Sources(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("text", "is_input"),
     [
         ('open("docs/page.md")', True),
