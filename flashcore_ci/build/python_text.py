@@ -42,6 +42,7 @@ _SEES_LINES = re.compile(
     r"lineno|linetable|lnotab|co_lines|co_positions|getsource|get_source|get_data|get_code|getcomments|_getframe|currentframe"
     r"|__code__|__traceback__|__loader__|f_back|[gc]r_frame|gi_frame|settrace|setprofile"
     r"|\b(?:inspect|linecache|traceback|tokenize|tracemalloc|warnings|logging|monitoring|faulthandler)\b"
+    r"|(?i:(?<![a-z])n?jit(?![a-z])|torchscript)"  # TorchScript takes types from comments
 )
 
 _SEES_DOCSTRINGS = re.compile(r"__doc__|getdoc|pydoc|doctest|co_consts")

@@ -85,14 +85,13 @@ class Sources:
         is_exact = exact or any(self._sees_lines(path) for path in (*paths, *others))
         if is_exact:
             return digest_of("python bytes", self.bytes_digest(paths))
-        return digest_of(
-            "python", [(path, self._digestible(path, python_text.canonical, self._python_problem(path))) for path in paths]
-        )
+        texts = [self._digestible(path, python_text.canonical, self._python_problem(path) or _not_python(path)) for path in paths]
+        return digest_of("python", list(zip(paths, texts, strict=True)))
 
     def problems(self, c_files: Iterable[str], python_files: Iterable[str]) -> list[CompileError]:
         """Return what in these files could make other programs have the same digest."""
         found = [(path, self._c_problem(path)) for path in c_files]
-        found += [(path, self._python_problem(path)) for path in python_files]
+        found += [(path, self._python_problem(path)) for path in python_files if not _not_python(path)]
         return [CompileError(file=path, line=problem[0], message=problem[1]) for path, problem in found if problem is not None]
 
     def _digestible(self, path: str, canonical: Callable[[str], str], problem: Problem) -> str | list[str]:
@@ -167,3 +166,8 @@ class Sources:
             except OSError:
                 self._bytes[path] = None
         return self._bytes[path]
+
+
+def _not_python(path: str) -> Problem:
+    """Return a problem if a file that a binding names is not Python: then a # need not begin a comment."""
+    return None if path.endswith(".py") else (1, "is not Python")

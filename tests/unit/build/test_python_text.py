@@ -77,10 +77,20 @@ def test_ordinary_code_is_not_refused(text):
     assert python_text.find_problem(text) is None
 
 
-@pytest.mark.parametrize("text", ["sys._getframe()", "f.__code__.co_firstlineno", "import inspect", "getattr(x, 'tb_lineno')"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sys._getframe()",
+        "f.__code__.co_firstlineno",
+        "import inspect",
+        "getattr(x, 'tb_lineno')",
+        "@torch.jit.script",
+        "from numba import njit",
+    ],
+)
 def test_code_that_can_see_lines_is_known(text):
     assert python_text.sees_lines(text)
-    assert not python_text.sees_lines("def outline(): return frame")
+    assert not python_text.sees_lines("def outline(): return frame + jitter")
 
 
 @pytest.mark.parametrize("piece", ['"""', '\\"""', '"\\"', "'", "f'{", "f'{{'", "# coding:", "\\\n", "x=f'{a:{b}}'", "\n "])

@@ -80,6 +80,14 @@ def test_python(root):
     assert edited(root, "kernel/bind.py", "x = 1\n", "x = 2\n").python_digest(["kernel/bind.py"]) != before
 
 
+def test_a_binding_that_is_not_python_counts_byte_for_byte(root):
+    """Its # may be code, as in a header that a child process compiles."""
+    (root / "kernel/tiles.cuh").write_text("#define TILE 64\n")
+    before = Sources(root).python_digest(["kernel/tiles.cuh"])
+    assert edited(root, "kernel/tiles.cuh", "64", "1").python_digest(["kernel/tiles.cuh"]) != before
+    assert Sources(root).problems([], ["kernel/tiles.cuh"]) == []
+
+
 def test_comments_of_python_that_can_see_lines_count(root):
     edited(root, "kernel/bind.py", "x = 1\n", "import inspect\n")
     before = Sources(root).python_digest(["kernel/bind.py"])
