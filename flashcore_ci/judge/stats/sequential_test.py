@@ -43,6 +43,8 @@ MAX_UNDECIDED_RATE = 0.05
 TARGET_POWER = 0.95
 """The power that defines the minimum detectable slowdown."""
 MAX_LOG_RATIO = 700.0
+LEAST, MOST = 1e-99, 1e99
+"""Of a measurement. Squares of sums are finite then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,8 @@ class Rounds:
     def __post_init__(self) -> None:
         if len(self.base) != len(self.head):
             raise ValueError("every round has a base and a head")
-        if not all(math.isfinite(value) and value > 0 for value in (*self.base, *self.head)):
-            raise ValueError("a measurement is finite and above zero")
+        if not all(LEAST < value < MOST for value in (*self.base, *self.head)):
+            raise ValueError(f"a measurement is above {LEAST:g} and below {MOST:g}")
 
     @property
     def ratios(self) -> tuple[float, ...]:
