@@ -60,14 +60,18 @@ def run_isolated(
     start: StartSignal | None = None,
     room: AbstractContextManager[Any] | None = None,
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload. One that kills the process hides no other. ``room`` limits the processes of several calls."""
+    """Return one result per workload. One that kills the process hides no other. ``room`` limits the processes of several calls.
+
+    A process that stayed had measured all. If it dies at its end, others measure or end at that time, so nothing is run again.
+    """
     room = room or nullcontext()
 
     def together(workloads: Workloads) -> dict[str, WorkloadResult]:
         return _unless_unhealthy(_results(workloads, child.run(make_job(workloads), start)), is_healthy)
 
     def again(results: dict[str, WorkloadResult]) -> Workloads:
-        return tuple(workload for workload in workloads if not results[workload.id].began and _died(results[workload.id]))
+        lost = tuple(workload for workload in workloads if not results[workload.id].began and _died(results[workload.id]))
+        return () if lost and start is not None and start.stays() else lost
 
     def alone(workload: Workload) -> WorkloadResult:
         with room:

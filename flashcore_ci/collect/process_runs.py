@@ -33,6 +33,7 @@ POLL_SECONDS = 0.002
 MAKING_POLLS = 60_000  # two minutes
 GRAPH_KEY = "graph_launches"
 """The worker's key for the launches in its longer graph, if there are graphs."""
+HINTS = ("sets", "batched")
 MIXED = Missing(code=Code.INVALID_RESULT, message="some processes launched it in graphs, and others did not")
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
@@ -135,7 +136,9 @@ class ProcessRuns:
     ) -> dict[str, WorkloadResult]:
         """Measure, and return one result per workload."""
         self.measure(run, hints, then=then)
-        return self.results(run)
+        found = self.results(run)
+        remember(found, {} if hints is None else hints)
+        return found
 
     def drop(self, name: str) -> None:
         """End a process that waits for its signal. It may be started again."""
@@ -166,6 +169,13 @@ class ProcessRuns:
 
         start = self._signals[run.name]
         return isolation.run_isolated(run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=start)
+
+
+def remember(results: Mapping[str, WorkloadResult], hints: dict[str, Any]) -> None:
+    """Add what a process chose to the ``hints`` for the others. One that failed anywhere said nothing itself."""
+    for name, result in results.items():
+        if result.missing is None and "batched" in result.values:
+            hints.setdefault(name, {key: result.values.get(key) for key in HINTS})
 
 
 def require_samples(result: WorkloadResult) -> WorkloadResult:

@@ -20,6 +20,7 @@ from flashcore_ci.collect.process_runs import (
     ProcessRun,
     ProcessRuns,
     keep_results,
+    remember,
     subject_failed,
 )
 from flashcore_ci.collect.session import Session
@@ -32,7 +33,6 @@ from flashcore_ci.model.suite import Kind, Workload
 
 AHEAD_CPUS, AHEAD_BYTES = 16, 40 << 30
 """Cores and GPU memory for three processes at once, each with its candidates."""
-HINTS = ("sets", "batched")
 
 
 class Timer:
@@ -87,9 +87,7 @@ class Timer:
         if self._runs.measure(run, self._hints, then=then):
             return None
         found = self._runs.results(run)
-        for name, result in found.items():
-            if result.missing is None and "batched" in result.values:
-                self._hints.setdefault(name, {key: result.values.get(key) for key in HINTS})
+        remember(found, self._hints)
         if any(map(subject_failed, found.values())):
             for later in range(number + 1, self.processes):
                 self._runs.drop(f"timing-{later}")

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from flashcore_ci.collect import isolation, process_runs, start_signal, timing
+from flashcore_ci.collect.child import JobResult
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 
+CRASH = Missing(code=Code.CRASH, message="the worker was killed by SIGSEGV")
 TRUSTED = SimpleNamespace(description=lambda _: SimpleNamespace(candidate=()), protocol=SimpleNamespace(timing_processes=3))
 
 
@@ -111,3 +113,43 @@ def test_no_time_limit_runs_while_a_process_stays(tmp_path, monkeypatch):
     signal.let_end(5.0)
     now[0] += 5.5
     assert signal.expired()
+
+
+def test_what_died_at_its_end_after_it_stayed_is_not_timed_again(tmp_path, monkeypatch):
+    """Others measure or end at that time, so such times would be longer."""
+    signal, runs = start_signal.StartSignal(tmp_path / "go"), []
+    died = JobResult(
+        outcomes={}, environment={}, in_flight=None, failure=CRASH, completed=None, result_file=tmp_path / "no"
+    )  # the results of a process that died do not count
+    monkeypatch.setattr(isolation.child, "run", lambda job, start=None: runs.append(job) or died)
+    workloads = tuple(SimpleNamespace(id=name) for name in "ab")
+
+    def codes():
+        runs.clear()
+        found = isolation.run_isolated(
+            workloads, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True, at_once=1, start=signal
+        )
+        return [result.missing.code for result in found.values()]
+
+    assert (codes(), len(runs)) == ([Code.CRASH] * 2, 3)
+    for word in ("stays", "done"):
+        signal.file.with_name(f"go.{word}").touch()
+    assert (codes(), len(runs)) == ([Code.CRASH] * 2, 1)
+
+
+def test_what_a_process_chose_is_known_to_the_next_even_if_it_failed_somewhere(tmp_path, monkeypatch):
+    """Such a process says nothing itself. Then a calibration mixed graphs and single launches in one series."""
+    values = {"ms": 1.0, "megacycles": 1.0, "mhz": 1.0, "batched": True}
+    found = {
+        name: WorkloadResult(values=of, missing=why, completed=None, result_file=tmp_path / "no")
+        for name, of, why in (("a", values, None), ("b", {}, Missing(code=Code.UNSETTLED, message="drift")))
+    }
+    monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: found)
+    monkeypatch.setattr(start_signal.clock, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(process_runs.clock, "sleep", lambda _: None)
+    session = SimpleNamespace(seconds=lambda _: 30.0, plan=TRUSTED, is_healthy=None)
+    runs, hints = process_runs.ProcessRuns(tmp_path), {}
+    works = tuple(SimpleNamespace(id=name, subject="s") for name in "ab")
+    runs.finish(process_runs.ProcessRun(name="calibrate-0", number=0, session=session, workloads=works), hints)
+    runs.close()
+    assert hints == {"a": {"sets": None, "batched": True}}
