@@ -97,7 +97,7 @@ def _record(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open":
         name, mode, flags = arguments
         reads = "r" in mode or "+" in mode if isinstance(mode, str) else flags & os.O_ACCMODE != os.O_WRONLY
-    elif event == "ctypes.dlopen":
+    elif event in {"ctypes.dlopen", "sqlite3.connect"}:
         (name,), mode, reads = arguments, "", True
     else:
         return

@@ -49,3 +49,16 @@ def test_a_driver_that_cannot_hold_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     held = hold(monkeypatch, Remembering(status=801))
     with pytest.raises(driver.DriverError, match="cuStreamWaitEvent returned 801"):
         held(1)
+
+
+def test_the_queue_alternates_between_two_streams_that_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, launched = Remembering(), []
+    monkeypatch.setattr(driver, "_current_stream", lambda: ctypes.c_void_p(7))
+    made: Any = object.__new__(driver.Driver)
+    made._cuda, made._events, made._beside, made._filling = library, {}, ctypes.c_void_p(9), 528
+    made._launch = lambda name, *given, stream: launched.append((stream and stream.value, [one.value for one in given[2:]]))
+    made.fill_often(3, 4_000, SimpleNamespace(data_ptr=lambda: 64))
+    assert launched == [(None, [4_000, 64]), (9, [4_000, 0]), (None, [4_000, 0])]
+    recorded = [call[2] for call in library.calls if call[0] == "cuEventRecord"]
+    assert recorded == [7, 9]
+    assert [call[1] for call in library.calls if call[0] == "cuStreamWaitEvent"] == [9, 7]

@@ -1,6 +1,7 @@
 import ctypes
 import importlib
 import os
+import sqlite3
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -57,6 +58,7 @@ def test_importing_a_declared_file_is_no_finding(root):
         lambda file: os.close(os.open(file, os.O_RDONLY)),
         lambda file: os.close(os.open(os.fsencode(file), os.O_RDWR)),
         lambda file: file.open("a+").close(),
+        lambda file: sqlite3.connect(file).close(),
         lambda file: open(os.path.relpath(file)).close(),  # noqa: PTH123
     ],
 )
