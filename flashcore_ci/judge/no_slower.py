@@ -141,6 +141,8 @@ def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterato
     yield "rounds", str(decision.primary.rounds)
     alpha = f"alpha {budget.alpha_null:.2g} at zero and {budget.alpha_margin:.2g} at the margin"
     yield "errors", f"{alpha}, beta {budget.beta:.2g}, rows that share alpha: {context.rows}"
+    if decision.slope:
+        yield "clock slope", f"{decision.slope:.2f}: cycles are those at a common clock, by the recorded noise"
     scales = ((context.primary, decision.primary, budget), (Scale.TIME, decision.time, decision.time_budget))
     for scale, estimate, scale_budget in scales:
         if estimate is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from flashcore_ci.collect import placing
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.collect.session import Session
 from flashcore_ci.history.bisect import LOOKS, Found, Placement, State, place, search
+from flashcore_ci.judge.stats.common_clock import blend
 from flashcore_ci.judge.stats.paired_estimate import Prior, priors
 from flashcore_ci.judge.stats.sequential_test import percent
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.identity import digest_of
-from flashcore_ci.model.metrics import primary_scale
+from flashcore_ci.model.metrics import Scale, primary_scale
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.subject import Description
@@ -215,8 +216,12 @@ def _measurer(
     ends = placing.Ends(good=codes[record.states[0].code], bad=codes[record.states[-1].code])
     metric, numbers = primary_scale(workload.roof).metric, itertools.count(1)
 
+    def values_of(samples: Mapping[str, Samples], side: str) -> Sequence[float]:
+        values = samples[f"{side}/{metric}"].values
+        return blend(values, samples[f"{side}/{Scale.TIME.metric}"].values, prior.slope) if prior and prior.slope else values
+
     def placement_of(samples: Mapping[str, Samples]) -> Placement | None:
-        good, middle, bad = (samples[f"{side}/{metric}"].values for side in ("base", "head", "anchor"))
+        good, middle, bad = (values_of(samples, side) for side in ("base", "head", "anchor"))
         return place(good, middle, bad, prior)
 
     def is_final(samples: Mapping[str, Samples]) -> bool:

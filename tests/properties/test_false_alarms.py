@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from flashcore_ci.judge.stats.common_clock import at_common_clock
 from flashcore_ci.judge.stats.paired_estimate import Prior, estimate
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, Code
@@ -80,3 +81,24 @@ def test_the_bound_has_its_alpha_under_smyths_model(rounds, error):
         scale = math.sqrt(prior.df * prior.variance / source.gammavariate(prior.df / 2, 2.0))
         wrong += estimate([source.gauss(0.0, scale) for _ in range(rounds)], prior).lower_bound(error) > 0
     assert 0.6 * error < wrong / trials < 1.2 * error
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.03])
+def test_the_bound_has_its_alpha_at_a_common_clock(gap):
+    """The slope is that of a recording of 40 processes, so it is off by its error. Both sides may have other clocks."""
+    source, trials, wrong = random.Random(f"slope {gap}"), 4_000, 0
+
+    def processes(count, offset=0.0):
+        clocks = [source.gauss(offset, 0.005) for _ in range(count)]
+        logs = [0.25 * clock + source.gauss(0.0, 1e-3) for clock in clocks]
+        return tuple(map(math.exp, logs)), tuple(math.exp(log - clock) for log, clock in zip(logs, clocks, strict=True))
+
+    for _ in range(trials):
+        recorded = at_common_clock(processes(40))
+        slope, error = recorded.slope, recorded.error
+        prior = Prior(variance=2e-6, df=24.0, slope=slope, slope_error=error)
+        base, head = processes(12), processes(12, gap)
+        cycles, time = (Rounds(base=base[scale], head=head[scale]) for scale in (0, 1))
+        found = decide(cycles, time, margin=MARGIN, rows=ROWS, noise=(prior, None))
+        wrong += slope > 0.0 and found.primary.lower_bound(0.05) > 0
+    assert wrong / trials < 1.3 * 0.05

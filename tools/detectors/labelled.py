@@ -6,7 +6,7 @@ Points are log(head / anchor) of 5 rounds. ``measured``: every round is two medi
 is the work that was planted in them. ``drawn``: rounds are drawn from these medians, and the truth was added. A SITTING is a folder that
 ``sitting.py`` wrote or its ``.tar.xz``, or ``docs/performance/kernel-versions.json.xz``, or ``process-medians.json.xz`` there, which has many
 short ones.
-From rows of fewer than 10 medians nothing is drawn. Without a SITTING, only gates/noise is used. Equal arguments give equal bytes.
+From rows of fewer than 10 medians nothing is drawn. Without a SITTING, only the noise of 2026-11-21 is used. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row:
 
 
 def recorded() -> Iterator[Row]:
-    noise = json.loads((ROOT / "gates/noise/nvidia-h200.json").read_text(encoding="utf-8"))
+    noise = json.loads(lzma.decompress((ROOT / "docs/performance/noise-2026-11-21.json.xz").read_bytes()))
     for each in noise["workloads"]:
         key = "ms" if each["roof"] == "memory" else "megacycles"
         planted = {

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flashcore_ci.history.bisect import LOOKS, Placement, State, place, search
+from flashcore_ci.judge.stats.common_clock import blend
 from flashcore_ci.judge.stats.paired_estimate import Prior, priors
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.metrics import primary_scale
@@ -68,8 +69,8 @@ def lines(noise: Noise, draws: int) -> Iterator[str]:
     most, wrong = 0, 0
     for row in noise.workloads:
         scale = primary_scale(row.roof)
-        values = getattr(row.same, scale)
         prior = priors(noise, scale).get(row.workload)
+        values = blend(row.same.megacycles, row.same.ms, prior.slope) if prior and prior.slope else getattr(row.same, scale)
         cells = []
         for percent in STEPS:
             found = [simulate(values, percent, prior, f"{row.workload} {percent} {n}") for n in range(draws)]

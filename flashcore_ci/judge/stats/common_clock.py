@@ -28,10 +28,11 @@ Group = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonClock:
-    """The cycles of each group. ``leverage``: what the slope's error adds to the variance of the last mean less the first."""
+    """The cycles of each group. ``leverage``: what the slope's ``error`` adds to the variance of the last mean less the first."""
 
     cycles: tuple[tuple[float, ...], ...]
     slope: float = 0.0
+    error: float = 0.0
     leverage: float = 0.0
 
 
@@ -48,14 +49,20 @@ def at_common_clock(*groups: Group) -> CommonClock:
     centre = mean([mean(own) for own in clocks])
     levels = [[y - slope * (x - centre) for y, x in zip(*pair, strict=True)] for pair in zip(logs, clocks, strict=True)]
     variance = _products(levels, levels) / (df - 1)
-    if not slope > t_quantile(CLEAR, df - 1) * math.sqrt(variance / squares if squares > 0.0 else math.inf):
+    error = math.sqrt(variance / squares if squares > 0.0 else math.inf)
+    if not slope > t_quantile(CLEAR, df - 1) * error:
         return unchanged
     leverage = (mean(clocks[-1]) - mean(clocks[0])) ** 2 / squares
     if leverage > FARTHEST:
         return unchanged
     widened = math.sqrt(df / (df - 1))
     cycles = tuple(tuple(math.exp(mean(own) + widened * (y - mean(own))) for y in own) for own in levels)
-    return CommonClock(cycles=cycles, slope=slope, leverage=leverage)
+    return CommonClock(cycles=cycles, slope=slope, error=error, leverage=leverage)
+
+
+def blend(cycles: Sequence[float], ms: Sequence[float], slope: float) -> tuple[float, ...]:
+    """Return cycles as at one clock, up to a factor: log(cycles) - slope log(cycles / ms). ``slope`` is that of a recording."""
+    return tuple(math.exp((1.0 - slope) * math.log(c) + slope * math.log(t)) for c, t in zip(cycles, ms, strict=True))
 
 
 def _is_possible(value: float) -> bool:

@@ -15,11 +15,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from flashcore_ci.judge.stats.common_clock import CommonClock, at_common_clock, blend
 from flashcore_ci.judge.stats.descriptive import mean, sample_std
 from flashcore_ci.judge.stats.distributions import f_quantile, t_quantile
+from flashcore_ci.model.metrics import Scale
 from flashcore_ci.model.noise import Noise, Series
 
 NOISIER_ALPHA = 0.05
@@ -34,10 +36,12 @@ Variance = tuple[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """Recorded noise: the variance of a round's log ratio, and d0."""
+    """Recorded noise: the variance of a round's log ratio, and d0. ``slope``: of log(cycles) over log(clock), or 0."""
 
     variance: float
     df: float
+    slope: float = 0.0
+    slope_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,10 @@ class Estimate:
     def lower_bound(self, alpha: float) -> float:
         """One-sided lower confidence bound of the log ratio."""
         return self.mean - t_quantile(alpha, self.df) * self.standard_error
+
+    def widened(self, error: float) -> Estimate:
+        """Return it with one more, independent standard error."""
+        return replace(self, standard_error=math.hypot(self.standard_error, error))
 
     def upper_bound(self, alpha: float) -> float:
         """One-sided upper confidence bound of the log ratio."""
@@ -83,16 +91,37 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
 
 @cache
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
-    """Compute every workload's prior. A round has two processes, so twice the variance."""
-    variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
+    """Compute every workload's prior. A round has two processes, so twice the variance. Cycles are those at a common clock."""
+    groups = {one.workload: (one.same.megacycles, one.same.ms) if scale == Scale.CYCLES else () for one in noise.workloads}
+    clocks = {name: at_common_clock(group) if group else CommonClock(cycles=()) for name, group in groups.items()}
+    values = {one.workload: _values(one.same, scale, clocks[one.workload].slope) for one in noise.workloads}
+    variances = {name: chunk_variances(each) for name, each in values.items()}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
     noisy = {workload: chunks for workload, chunks in variances.items() if chunks and _pooled(chunks) > 0}
-    return {name: Prior(variance=2.0 * _pooled(each), df=min(df, sum(d for d, _ in each))) for name, each in noisy.items()}
+    return {
+        name: Prior(
+            variance=2.0 * _pooled(each) * _spent(each, clocks[name].slope),
+            df=min(df, sum(d for d, _ in each)),
+            slope=clocks[name].slope,
+            slope_error=clocks[name].error,
+        )
+        for name, each in noisy.items()
+    }
 
 
-def chunk_variances(series: Series, scale: str) -> list[Variance]:
+def _spent(variances: Sequence[Variance], slope: float) -> float:
+    """Return the factor of a variance whose values had a slope taken from them, which costs a degree of freedom."""
+    df = sum(d for d, _ in variances)
+    return df / (df - 1) if slope and df > 1 else 1.0
+
+
+def _values(series: Series, scale: str, slope: float) -> Sequence[float]:
+    return blend(series.megacycles, series.ms, slope) if slope else getattr(series, scale)
+
+
+def chunk_variances(samples: Sequence[float]) -> list[Variance]:
     """Compute the variance of logs in each chunk of processes."""
-    values = [math.log(value) for value in getattr(series, scale)]
+    values = [math.log(value) for value in samples]
     count = max(1, len(values) // CHUNK_SIZE)
     edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]
     chunks = [values[start:end] for start, end in itertools.pairwise(edges)]

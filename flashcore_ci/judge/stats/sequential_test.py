@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from flashcore_ci.judge.stats.descriptive import split_at_gap
+from flashcore_ci.judge.stats.common_clock import blend
+from flashcore_ci.judge.stats.descriptive import mean, split_at_gap
 from flashcore_ci.judge.stats.distributions import t_quantile, t_tail
 from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, estimate
 from flashcore_ci.model.codes import Code
@@ -65,6 +66,10 @@ class Rounds:
         """Log of head over base: 0.01 is about 1 % slower."""
         return tuple(math.log(head) - math.log(base) for base, head in zip(self.base, self.head, strict=True))
 
+    def at_common_clock(self, time: Rounds, slope: float) -> Rounds:
+        """Return these cycles as at one clock. ``time``: the same rounds."""
+        return Rounds(base=blend(self.base, time.base, slope), head=blend(self.head, time.head, slope))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
@@ -90,7 +95,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The result of a look. ``time``: None if it is the primary scale."""
+    """The result of a look. ``time``: None if it is the primary scale. ``slope``: by which cycles are those at a common clock."""
 
     code: Code
     primary: Estimate
@@ -99,6 +104,7 @@ class Decision:
     time_budget: ErrorBudget
     modes: tuple[str, ...] = ()
     resolvable_margin: float | None = None
+    slope: float = 0.0
 
 
 def decide(
@@ -107,11 +113,16 @@ def decide(
     """Apply the rule with a log ratio ``margin``. ``rows`` comparisons share alpha.
 
     ``time``: None if it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
+    Cycles are compared at a common clock, by the recorded slope: a power cap lets processes run at different ones.
     """
+    slope, error = 0.0, 0.0
+    if time is not None and noise[0] is not None and noise[0].slope:
+        slope, error = noise[0].slope, noise[0].slope_error * abs(mean(primary.ratios) - mean(time.ratios))
+        primary = primary.at_common_clock(time, slope)
     share = primary_share(with_time=time is not None)
     budget = ErrorBudget.of(rows=rows, share=share, rounds=len(primary.base))
     time_budget = ErrorBudget.of(rows=rows, share=TIME_SHARE, rounds=len(primary.base))
-    primary_estimate = estimate(primary.ratios, noise[0])
+    primary_estimate = estimate(primary.ratios, noise[0]).widened(error)
     time_estimate = estimate(time.ratios, noise[1]) if time else None
     modes = bimodality(primary, margin)
     resolvable = resolvable_margin(noise[0], ErrorBudget.of(rows=rows, share=share)) if noise[0] else None
@@ -130,6 +141,7 @@ def decide(
         time_budget=time_budget,
         modes=modes,
         resolvable_margin=resolvable,
+        slope=slope,
     )
 
 

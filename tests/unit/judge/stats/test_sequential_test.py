@@ -172,6 +172,48 @@ class TestResolution:
         assert sum(code(rounds, noise=(prior, prior)) is Code.SLOWER for rounds in trials) >= 0.9 * len(trials)
 
 
+class TestCommonClock:
+    """A power cap lets processes run at different clocks, and part of a kernel's time is that of memory."""
+
+    SLOPE = 0.25
+
+    def rounds(self, count=12, slower=0.0, gap=0.0, seed=1):
+        """Cycles and time. ``gap``: how much higher the head's clock is, as a log."""
+        source, made = random.Random(seed), ([], [])
+        for side in (0, 1):
+            for _ in range(count):
+                clock = source.gauss(gap * side, 0.01)
+                cycles = source.gauss(math.log1p(slower) * side, 3e-4) + self.SLOPE * clock
+                made[side].append((math.exp(cycles), math.exp(cycles - clock)))
+        scales = [[tuple(pair[scale] for pair in side) for side in made] for scale in (0, 1)]
+        return [Rounds(base=base, head=head) for base, head in scales]
+
+    def prior(self, slope=SLOPE, error=0.02):
+        return Prior(variance=2 * 9e-8, df=20, slope=slope, slope_error=error)
+
+    def test_clocks_that_differ_are_no_scatter(self):
+        cycles, time = self.rounds(slower=0.0045)
+        assert code(cycles, time, noise=(self.prior(), None)) is Code.SLOWER
+        assert code(cycles, time, noise=(self.prior(slope=0.0), None)) is Code.UNDECIDED
+
+    def test_unchanged_code_is_the_same_at_another_clock(self):
+        cycles, time = self.rounds(gap=-0.02)
+        found = decide(cycles, time, margin=MARGIN, rows=16, noise=(self.prior(), None))
+        assert (found.code, found.slope) == (Code.SAME, self.SLOPE)
+        assert abs(percent(found.primary.mean)) < 0.1
+
+    def test_the_error_of_the_slope_counts_where_the_clocks_of_the_sides_differ(self):
+        near, far = (
+            decide(*self.rounds(gap=gap), margin=MARGIN, rows=16, noise=(self.prior(), None)).primary.standard_error
+            for gap in (0.0, 0.05)
+        )
+        assert far == pytest.approx(math.hypot(near, 0.02 * 0.05), rel=0.15)
+
+    def test_time_that_is_the_primary_scale_has_no_slope(self):
+        _, time = self.rounds()
+        assert decide(time, None, margin=MARGIN, rows=16, noise=(self.prior(), None)).slope == 0.0
+
+
 class TestImpossibleValues:
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e308])
     @pytest.mark.parametrize("side", ["base", "head"])
