@@ -27,14 +27,14 @@ from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
-from flashcore_ci.run.measuring import able, measure_here
+from flashcore_ci.run.measuring import able, measure_here, prepare_here
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.project import suite_option
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.manifest import MANIFEST
-from flashcore_ci.store.run import prepare_run, read_run
+from flashcore_ci.store.run import read_run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
             run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
         _require_same_answers(run.bar, plan)
-        prepare_run(request.out, plan)
+        prepare_here(request, plan, measures=not evidence and measure is None)
         builds = run.builds = build_plan(plan, request, progress)
         if request.changed is not None:
             narrowed = unaffected.narrow(suite, plan, builds, base=request.changed, request=request, progress=progress)

@@ -58,6 +58,13 @@ def _collect_run(request: Request, progress: Progress, suite: Suite | None, shar
             return measure_here(plan, builds, request, progress, base, part=part).evidence
 
 
+def prepare_here(request: Request, plan: Plan, *, measures: bool) -> None:
+    """Prepare the run folder, once there is a GPU."""
+    if measures and not request.kinds and host.is_live(request):  # `compare` may need none
+        host.require_gpu(request.gpu)
+    prepare_run(request.out, plan)
+
+
 def measure_here(
     plan: Plan,
     builds: Builds,

@@ -27,7 +27,7 @@ from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageEr
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.store import bundle, legacy
-from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
+from flashcore_ci.store.claim import FIX, LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically, write_new
 from flashcore_ci.store.manifest import (
@@ -37,6 +37,7 @@ from flashcore_ci.store.manifest import (
     MAX_BYTES,
     MAX_FILES,
     PLAN,
+    Manifest,
     manifest_of,
     refuse_name,
     verify_files,
@@ -60,6 +61,7 @@ class Run:
 def prepare_run(path: Path, plan: Plan) -> None:
     """Make ``path`` an empty run folder. UsageError for foreign files, which are never deleted."""
     refuse_foreign(path)
+    _refuse_unlisted(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / MARKER).touch()
@@ -72,6 +74,16 @@ def prepare_run(path: Path, plan: Plan) -> None:
     except OSError as error:
         raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
     write_atomically(path / PLAN, encode_plan(plan))
+
+
+def _refuse_unlisted(path: Path) -> None:
+    try:
+        listed = {member.path for member in decode(Manifest, _read(path, MANIFEST, MAX_RECORD), where=MANIFEST).files}
+        unlisted = sorted(_files(path) - listed - RUN_FILES)
+    except EvidenceError:  # an interrupted run has no manifest
+        return
+    if unlisted:
+        raise UsageError(f"{path} is not a run folder: flashcore-ci did not write {unlisted[0]}", fix=FIX)
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flashcore_ci.run import host
+
 
 def gate(cli, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return cli("gate", "--suite", "suite.toml", "--recorded", *arguments, **variables)
@@ -36,6 +38,14 @@ def test_a_mistyped_suite_keeps_the_last_report(cli, checkout: Path) -> None:
     assert done.returncode == 3
     assert "suit.toml" in done.stderr
     assert {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()} == before
+
+
+@pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
+def test_a_gate_without_a_gpu_leaves_the_evidence_of_an_earlier_run(cli, checkout: Path) -> None:
+    gate(cli)
+    (checkout / "runs/latest/evidence.json").write_text("measured")
+    assert cli("gate", "--suite", "suite.toml", "--live").returncode == 4
+    assert (checkout / "runs/latest/evidence.json").read_text() == "measured"
 
 
 def test_pack_does_not_replace_a_file(cli, checkout: Path) -> None:

@@ -78,6 +78,13 @@ class TestPrepare:
             prepare_run(tmp_path, PLAN)
         assert (tmp_path / name).exists()
 
+    def test_an_artifact_that_the_manifest_does_not_list_is_foreign(self, run):
+        (run / "artifacts/notes.txt").write_text("years")
+        with pytest.raises(UsageError, match=r"did not write artifacts/notes\.txt"):
+            prepare_run(run, PLAN)
+        (run / "manifest.json").unlink()  # as an interrupted run
+        prepare_run(run, PLAN)
+
     def test_a_file_is_no_folder(self, tmp_path):
         (tmp_path / "x").write_text("")
         with pytest.raises(UsageError):
