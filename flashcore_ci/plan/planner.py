@@ -119,6 +119,13 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     return replace(narrowed, excluded=tuple(e for e in plan.excluded if not wanted.isdisjoint(_names(e.gate, e.target))))
 
 
+def require_blocking(plan: Plan, *, measures: bool = False) -> None:
+    """SuiteError if no check blocks, unless it ``measures``."""
+    if not measures and not any(check.limit.severity is Severity.BLOCKING for check in plan.checks):
+        problem = f"{plan.suite_file}: no check that --only selects blocks, so the gate would always be green"
+        raise SuiteError((problem,), fix="select a blocking check too: `flashcore-ci plan` names the advisory ones")
+
+
 def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
     """Keep only these checks, and their evidence."""
     checks = tuple(check for check in plan.checks if predicate(check))

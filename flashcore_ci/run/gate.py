@@ -17,7 +17,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
 from flashcore_ci.plan.bar import answers
-from flashcore_ci.plan.planner import drop_comparisons, new_only
+from flashcore_ci.plan.planner import drop_comparisons, new_only, require_blocking
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, hints, host, profiler_reports, references, reports, triage
@@ -93,6 +93,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
         if evidence and run.bar is None:
             run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
+        require_blocking(plan, measures=measure is not None or host.is_live(request))
         _require_same_answers(run.bar, plan)
         prepare_here(request, plan, measures=not evidence and measure is None)
         builds = run.builds = build_plan(plan, request, progress)
@@ -215,6 +216,7 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
         with profiler_reports.reading(recording.files) as profiles:  # while the subjects say what they are
             plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
+            require_blocking(plan)
             run.no_base, new = recorded.without_base(recording)
             run.plan = drop_comparisons(plan, new)
             source = rederived(recorded.source_of(recording), run.plan, profiles)

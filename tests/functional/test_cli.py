@@ -70,6 +70,14 @@ def test_nothing_selected_is_3(cli, checkout: Path) -> None:
     assert reports(checkout / "runs/latest")[0].get("errors") == "1"
 
 
+def test_advisory_checks_alone_are_3(cli, checkout: Path) -> None:
+    text = (checkout / "suite.toml").read_text()
+    advisory = 'unit = "abs", severity = "advisory", why = "new"'
+    (checkout / "suite.toml").write_text(text.replace('unit = "abs"', advisory))
+    assert gate(cli, "--only", "max-diff", "--stale", "defer").returncode == 3
+    assert gate(cli, "--only", "max-diff", "--only", "build").returncode == 0
+
+
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
 @pytest.mark.parametrize("arguments", [["collect", "--suite", "suite.toml"], ["gate", "--suite", "suite.toml", "--live"]])
 def test_measuring_without_a_gpu_is_4(cli, arguments: list[str]) -> None:

@@ -20,7 +20,7 @@ from factories import (
 
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Kind, Roof, Scope, Severity
-from flashcore_ci.plan.planner import make_plan, narrow
+from flashcore_ci.plan.planner import make_plan, narrow, require_blocking
 
 SUITE = make_suite()
 DESCRIPTIONS = (make_description(),)
@@ -242,6 +242,15 @@ class TestNarrow:
     def test_evidence_without_a_check_is_not_collected(self):
         plan = narrow(planned(), ["finite/big", "stability"])
         assert [(workload.id, workload.collect) for workload in plan.workloads] == [("big", (Kind.CORRECTNESS, Kind.TIMING))]
+
+    def test_advisory_checks_alone_judge_nothing_but_may_be_measured(self):
+        advisory = replace(STABILITY, limits=(make_limit(2.0, "%", severity=Severity.ADVISORY),))
+        plan = planned(make_suite(gates=(BUILD, SPILLS, FINITE, MEMCHECK, SOL_DRAM, advisory)))
+        require_blocking(narrow(plan, ["stability", "finite"]))
+        alone = narrow(plan, ["stability"])
+        require_blocking(alone, measures=True)
+        with pytest.raises(SuiteError, match="no check that --only selects blocks"):
+            require_blocking(alone)
 
     def test_exclusions_are_narrowed_too(self):
         assert {excluded.gate for excluded in narrow(planned(), ["sol-dram"]).excluded} == {"sol-dram"}
