@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from flashcore_ci.cli import completion
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import YEARS
 from flashcore_ci.run import place
 
@@ -74,6 +75,8 @@ def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
 
 def of_project(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Take the default from pyproject.toml."""
+    if value is not None and param.name == "evidence" and not (ctx.resilient_parsing or value.is_dir()):
+        raise UsageError(f"{place.seen_from_start(value)} is not a folder", fix="give --evidence the folder of recorded runs")
     if value is not None or ctx.resilient_parsing or param.name is None:
         return value
     from flashcore_ci.run.project import default_path  # noqa: PLC0415 - `--help` does not need it

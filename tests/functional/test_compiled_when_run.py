@@ -26,6 +26,7 @@ TARGET = "triton-r8192-c4096"
 
 def test_a_recording_counts_until_a_source_a_lock_file_or_a_version_changes(cli: Any, tmp_path: Path) -> None:
     shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "evidence").mkdir()
     lock, kernel = tmp_path / "requirements.txt", tmp_path / FOLDER / "softmax_kernel.py"
     lock.write_text("torch==2.11.0\ntriton==3.6.0\n")
 
@@ -60,5 +61,4 @@ def record(folder: Path, plan: Plan, builds: tuple[BuildEvidence, ...]) -> None:
     seen = replace(seen, readings=tuple((name, Measured(value=0.0, unit=reading.unit)) for name, reading in seen.readings))
     prepare_run(folder / "recorded", plan)
     write_run(folder / "recorded", plan, make_evidence(builds=builds, observations=(seen,)))
-    (folder / "evidence").mkdir()
     pack(folder / "recorded", folder / "evidence/run.tar.xz")

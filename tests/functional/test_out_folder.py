@@ -48,6 +48,12 @@ def test_a_gate_without_a_gpu_leaves_the_evidence_of_an_earlier_run(cli, checkou
     assert (checkout / "runs/latest/evidence.json").read_text() == "measured"
 
 
+@pytest.mark.parametrize("name", ["gates/evidnce", "suite.toml"])
+def test_recorded_runs_that_are_not_there_are_refused(cli, checkout: Path, name: str) -> None:
+    done = gate(cli, "--stale", "defer", "--evidence", name)
+    assert (done.returncode, f"{name} is not a folder" in done.stderr) == (2, True)
+
+
 def test_pack_does_not_replace_a_file(cli, checkout: Path) -> None:
     gate(cli)
     (checkout / "thesis.tar.xz").write_text("years")
