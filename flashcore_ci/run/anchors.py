@@ -20,6 +20,7 @@ from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.run import read_run
 from flashcore_ci.suite.anchors import append_anchor, file_of, read_anchors
+from flashcore_ci.suite.tables import require_prose
 
 
 def pin(commit: str, request: Request, progress: Progress, *, reason: str, owner: str) -> Path:
@@ -54,6 +55,7 @@ def replaced(commit: str, request: Request, progress: Progress, *, reason: str, 
 
 def _built(commit: str, request: Request, progress: Progress, *, reason: str, owner: str) -> tuple[Pin | None, Pin]:
     """Return the present anchor, and the one that ``commit`` would be."""
+    reason, owner = require_prose("--reason", reason), require_prose("--owner", owner)
     with host.scratch_folder() as scratch:
         commit = git.commit_of(request.root, commit, logs=scratch)
         there = replace(request, base=commit, kinds=(Kind.COMPARISON,))

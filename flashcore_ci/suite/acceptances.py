@@ -12,10 +12,11 @@ from flashcore_ci.model.bar import Acceptance, BarDifference
 from flashcore_ci.model.errors import CannotCollectError, SuiteError, UsageError
 from flashcore_ci.suite.loader import read_document
 from flashcore_ci.suite.problems import Problems
-from flashcore_ci.suite.tables import Prose, Table
+from flashcore_ci.suite.tables import Prose, Table, require_prose
 
 FOLDER = "acceptances"
 MAX_FILES = 200
+WRITE = "`flashcore-ci bar --accept WHY` if the bar is still lower"
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -41,19 +42,26 @@ def read_acceptances(suite: Path) -> tuple[Acceptance, ...]:
 
 def _read(file: Path) -> AcceptanceTable:
     problems = Problems(str(file))
-    if file.is_symlink() or file.parent.is_symlink():  # its owners would not see that the file behind it changed
-        raise SuiteError((f"{file}: a link accepts nothing",), fix="write a plain file with `flashcore-ci bar --accept WHY`")
-    table = problems.read(AcceptanceTable, read_document(file), "")
+    link = file if file.is_symlink() else file.parent
+    if link.is_symlink():  # its owners would not see that the file behind it changed
+        raise SuiteError((f"{link}: a link accepts nothing",), fix=f"remove {link}, then {WRITE}")
+    try:
+        table = problems.read(AcceptanceTable, read_document(file), "")
+    except SuiteError as error:
+        raise SuiteError(error.problems, fix=f"remove {file}, then {WRITE}") from None
     if table is None or problems.lines:
-        raise SuiteError(tuple(problems.lines), fix="write it again with `flashcore-ci bar --accept WHY`")
+        raise SuiteError(tuple(problems.lines), fix=f"remove {file}, then {WRITE}")
     return table
 
 
 def write_acceptance(suite: Path, difference: BarDifference, *, why: str, owner: str) -> Path:
     """Write the acceptance of ``difference``. UsageError if the file exists: nothing is overwritten."""
     file = suite.parent / FOLDER / f"{difference.digest[:16]}.toml"
-    values = {"base": difference.base, "difference": difference.digest, "why": why, "owner": owner}
-    text = "".join(f"{key} = {json.dumps(_printable(value), ensure_ascii=False)}\n" for key, value in values.items())
+    values = {"base": difference.base, "difference": difference.digest, "why": require_prose("--accept", why)}
+    values["owner"] = require_prose("--owner", owner)
+    if file.parent.is_symlink() or (file.parent.exists() and not file.parent.is_dir()):
+        raise UsageError(f"{file.parent} is not a folder of the checkout", fix=f"remove {file.parent}")
+    text = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
     try:
         file.parent.mkdir(exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
@@ -63,7 +71,3 @@ def write_acceptance(suite: Path, difference: BarDifference, *, why: str, owner:
     except OSError as error:
         raise CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make the folder writable") from None
     return file
-
-
-def _printable(text: str) -> str:
-    return "".join(character for character in " ".join(text.split()) if character.isprintable())

@@ -131,5 +131,4 @@ def _line(name: str, value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    plain = "".join(character for character in " ".join(text.split()) if character.isprintable())
-    return json.dumps(plain, ensure_ascii=False)
+    return json.dumps("".join(c for c in " ".join(text.split()) if c.isprintable()), ensure_ascii=False)

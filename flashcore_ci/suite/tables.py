@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.suite import MAX_GPUS, Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
@@ -32,6 +33,14 @@ def _prose(text: str) -> str:
     if not any(character.isalnum() for character in text):
         raise ValueError("text is needed")
     return text
+
+
+def require_prose(option: str, text: str) -> str:
+    """Return printable ``text``. UsageError if it says nothing."""
+    try:
+        return _prose("".join(character for character in " ".join(text.split()) if character.isprintable()))
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: {error}", fix=f"give {option} words that a reviewer can read") from None
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]

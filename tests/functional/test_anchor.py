@@ -77,6 +77,12 @@ def test_an_anchor_is_replaced_after_both_were_measured(anchored: Bench) -> None
     assert json.dumps(text)
 
 
+@pytest.mark.parametrize(("reason", "owner", "option"), [(" ", "kernels", "--reason"), ("why", "", "--owner")])
+def test_an_anchor_needs_words(cli, reason: str, owner: str, option: str) -> None:
+    done = cli("history", "anchor", "pin", "HEAD", "--suite", "suite.toml", "--reason", reason, "--owner", owner)
+    assert (done.returncode, f"{option} " in done.stderr) == (2, True)
+
+
 def test_a_suite_without_an_anchor_says_how_to_pin_one(bench: Bench) -> None:
     bench.change()
     status, _, said = bench.run("gate", "--anchor", "--live", "--only", "no-slower")

@@ -25,6 +25,28 @@ def test_nothing_is_overwritten(tmp_path):
         write_acceptance(tmp_path / "tiny.toml", DIFFERENCE, why="c", owner="d")
 
 
+@pytest.mark.parametrize("words", [("", "b"), (" ", "b"), ("\x1b\udcff", "b"), ("...", "b"), ("a", "")])
+def test_words_that_say_nothing_are_refused_before_a_file_is_written(tmp_path, words):
+    with pytest.raises(UsageError, match="--accept" if words[1] else "--owner"):
+        write_acceptance(tmp_path / "tiny.toml", DIFFERENCE, why=words[0], owner=words[1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_not_written_through(tmp_path):
+    (tmp_path / "acceptances").symlink_to(tmp_path.parent)
+    with pytest.raises(UsageError, match="acceptances is not a folder"):
+        write_acceptance(tmp_path / "tiny.toml", DIFFERENCE, why="a", owner="b")
+
+
+@pytest.mark.parametrize("make", ["mkdir", "touch"])
+def test_the_fix_of_a_wrong_file_names_it(tmp_path, make):
+    (tmp_path / "acceptances").mkdir()
+    getattr(tmp_path / "acceptances/a.toml", make)()
+    with pytest.raises(SuiteError) as caught:
+        read_acceptances(tmp_path / "tiny.toml")
+    assert f"remove {tmp_path}/acceptances/a.toml, then `flashcore-ci bar --accept WHY`" in caught.value.fix
+
+
 def test_no_folder_is_no_acceptance(tmp_path):
     assert read_acceptances(tmp_path / "tiny.toml") == ()
 
