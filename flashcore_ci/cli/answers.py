@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,8 @@ def fail(message: str, fix: str, exit_code: int, *, as_json: bool, options: hint
     if fix:
         click.echo(f"fix: {fix}", err=True)
     if as_json:
-        print_json({"error": "\n".join(lines), "fix": fix, "exit_code": int(exit_code)})
+        with contextlib.suppress(OSError):  # a full disk is told on standard error
+            print_json({"error": "\n".join(lines), "fix": fix, "exit_code": int(exit_code)})
     return exit_code
 
 

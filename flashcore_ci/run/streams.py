@@ -88,6 +88,7 @@ class GuardedStream(io.TextIOBase):
         except OSError as error:
             self.drop()
             if error.errno not in READER_GONE:
+                error.filename = error.filename or getattr(self.stream, "name", None)
                 self._error = error  # it counts even if the writer ignores it
                 raise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -70,6 +71,19 @@ def test_each_error_is_one_object(
     assert answer["exit_code"] == code
     assert answer["error"]
     assert "flashcore-ci: " in shown.err
+
+
+@pytest.mark.parametrize(("error", "code"), [(UsageError("no", fix="do"), 2), (ZeroDivisionError("by zero"), 1), (None, 4)])
+def test_a_full_disk_behind_standard_output_is_one_line(monkeypatch, capsys, tmp_path, error, code: int) -> None:
+    monkeypatch.setenv("FLASHCORE_CI_HOME", str(tmp_path))
+    if error is not None:
+        raising(monkeypatch, error)
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert main.run(["explain", "--json", *([] if error else ["over-limit"])]) == code
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert error is not None or said.startswith("flashcore-ci: cannot write /dev/full: No space left on device\n")
 
 
 @pytest.mark.parametrize(
