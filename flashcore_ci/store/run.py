@@ -179,6 +179,8 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 def pack(run: Path, file: Path) -> None:
     """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
+    if run.is_dir() and files.resolve(file).is_relative_to(files.resolve(run)):
+        raise UsageError(f"{file} is inside the run, which holds no other files", fix="give a file outside of it")
     read_run(run)
     data = bundle.pack_files(files_of(run))
     if not write_new(file, data) and not holds(file, data):

@@ -62,7 +62,7 @@ def packed(place: Place, *, late: bool) -> Callable[[Path], bool]:
                 patch.setattr(
                     runs.bundle, "pack_files", lambda _: (place(target, folder / "other"), b"packed")[1] if late else b"packed"
                 )
-                runs.pack(folder, target)
+                runs.pack(folder / "run", target)
 
         return _changed(folder, folder / "run.tar.xz", (lambda *_: None) if late else place, act)
 

@@ -54,6 +54,13 @@ class TestPack:
             pack(run, tmp_path / "x")
         assert (tmp_path / "x").read_text() == "years"
 
+    @pytest.mark.parametrize("name", ["run/x", "run/artifacts/x", "link/x"])
+    def test_a_file_inside_the_run_would_spoil_it(self, run, tmp_path, name):
+        (tmp_path / "link").symlink_to(run)
+        with pytest.raises(UsageError, match="is inside the run"):
+            pack(run, tmp_path / name)
+        read_run(run)
+
     def test_the_same_bundle_may_be_written_again(self, run, tmp_path):
         pack(run, tmp_path / "x")
         pack(run, tmp_path / "x")
