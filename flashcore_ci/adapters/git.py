@@ -16,6 +16,7 @@ REAL_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "GI
 """Neither replace refs nor grafts put another object in the place of one."""
 KINDS_OF_NAMES = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
 ABBREVIATION = re.compile(r"(?:.*-g)?[0-9a-f]{4,39}")
+REFUSALS = ("dubious ownership", "not a git repository")
 SHORT = 12
 """Digits of a commit that people read."""
 
@@ -171,8 +172,12 @@ def _refuse_two_meanings(root: Path, revision: str, logs: Path) -> None:
 
 
 def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> str:
-    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS, env=environment(os.environ))
+    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS, env={**environment(os.environ), "LC_ALL": "C"})
     commit = parse_commit(found.text()) if found.returncode == 0 else ""
+    said = [line.strip() for line in found.error_text().splitlines()] or [""]
+    if not commit and any(refusal in said[0] for refusal in REFUSALS):
+        fix = said[-1] if said[-1].startswith("git config") else "work in a clone of the repository"
+        raise CannotCollectError(f"git cannot read this checkout: {said[0].removeprefix('fatal: ')}", fix=fix)
     if not commit:
         raise UsageError(
             f"git knows no {what}", fix="run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"

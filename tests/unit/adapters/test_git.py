@@ -1,8 +1,10 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from flashcore_ci.adapters import git
+from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -41,6 +43,28 @@ def test_a_name_that_looks_like_an_option_is_none():
 )
 def test_a_revision_has_one_meaning(revision, refs, count):
     assert len(git.meanings(revision, refs)) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "fix"),
+    [
+        (
+            "fatal: detected dubious ownership in repository at '/r'\nTo add:\n\n\tgit config --global --add safe.directory /r\n",
+            CannotCollectError,
+            "git config --global --add safe.directory /r",
+        ),
+        ("fatal: not a git repository (or any of the parent directories): .git\n", CannotCollectError, "clone"),
+        ("fatal: Not a valid object name main\n", UsageError, "git fetch"),
+        ("", UsageError, "git fetch"),
+    ],
+)
+def test_what_git_refuses_is_no_unknown_commit(monkeypatch, tmp_path, said, error, fix):
+    seen = SimpleNamespace(returncode=128, text=str, error_text=lambda: said)
+    monkeypatch.setattr(git.process, "run", lambda *_, **__: seen)
+    with pytest.raises(error) as caught:
+        git.fork_point(tmp_path, "main", logs=tmp_path)
+    assert fix in caught.value.fix
+    assert said.partition("\n")[0].removeprefix("fatal: ") in str(caught.value) or error is UsageError
 
 
 def test_git_stashes_without_programs_of_its_settings():
