@@ -76,7 +76,8 @@ def start(
         )
         is_cuda = sides[0][0].endswith(".cu")
         problem, works, note = _probe(pair, request, progress, is_cuda=is_cuda)
-        extra = {} if (root / WORKFLOW).exists() else {WORKFLOW: texts.fill("workflow", suite=f"{FOLDER}/{chosen}.toml")}
+        is_gated = (root / WORKFLOW).exists()
+        extra = {} if is_gated else {WORKFLOW: texts.fill("workflow", suite=f"{FOLDER}/{chosen}.toml")}
         if is_cuda:
             suite, written = cuda.write(problem, works, pair, root, folder=FOLDER, extra=extra)
         else:
@@ -86,7 +87,8 @@ def start(
         raise UsageError(str(error), fix="flashcore-ci init --help") from None
     added = [".gitignore"] if writing.ignore_runs(root) else []
     plan = make_plan(load_suite(replace(request, suite=Path(suite))), replace(request, suite=Path(suite)), lambda _: None)
-    return Started(suite=suite, files=(*written, *added), notes=(note, *_notes(is_cuda)), checks=len(plan.checks))
+    ungated = f"{WORKFLOW} exists and was not changed: add a step that gates {suite}" if is_gated else ""
+    return Started(suite=suite, files=(*written, *added), notes=(note, ungated, *_notes(is_cuda)), checks=len(plan.checks))
 
 
 def place_of(text: str, what: str, root: Path) -> pairs.Place:

@@ -115,6 +115,14 @@ def test_init_writes_a_plan_once(cli, answering, pair, sides, name):
     assert before == {file: file.read_bytes() for file in pair.rglob("*") if file.is_file()}
 
 
+def test_a_second_kernel_is_not_in_the_workflow_and_init_says_so(cli, answering, pair):
+    said = [
+        cli("init", *sides, cwd=pair, **answering).stdout
+        for sides in (("kernel.py::scaled", "reference.py::scaled"), ("add.cu::add", "plain.py::add"))
+    ]
+    assert ["add a step that gates gates/add.toml" in text for text in said] == [False, True]
+
+
 def test_a_changed_reference_is_seen_by_the_plan(cli, answering, pair):
     cli("init", "kernel.py::scaled", "reference.py::scaled", cwd=pair, **answering)
     (pair / "reference.py").write_text("def scaled(x, w):\n    return x\n")
