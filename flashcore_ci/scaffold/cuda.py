@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from pprint import pformat
 from typing import Any
@@ -14,6 +15,9 @@ from flashcore_ci.scaffold.foreign import ForeignError, Problem
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 PARAMETER = re.compile(r"(?P<type>[\w\s:]+?)(?P<pointer>\s*\*\s*(?:__restrict__\s*)?|\s+)(?P<name>[A-Za-z_]\w*)")
+C_BLOCK = re.compile(r'extern\s*"C"\s*\{')
+BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
+ENTRY = re.compile(rf'(extern\s*"C"\s*)?__global__\s+{BOUNDS}void\s+{BOUNDS}(\w+)\s*\(([^)]*)\)')
 C_TYPES = {
     **dict.fromkeys(("int", "int32_t", "signed", "signed int"), "c_int"),
     **dict.fromkeys(("unsigned", "unsigned int", "uint32_t"), "c_uint"),
@@ -50,15 +54,28 @@ def names(root: Path, reference: pairs.Place) -> list[tuple[str, str]]:
 
 def signature(text: str, name: str) -> list[Parameter]:
     """Read the parameters of an entry function. ForeignError for what a launcher cannot be written for."""
-    plain = COMMENT.sub(" ", text)
-    bounds = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
-    found = re.search(rf'(extern\s*"C"\s*)?__global__\s+{bounds}void\s+{bounds}{name}\s*\(([^)]*)\)', plain)
-    if not found:
-        entries = re.findall(rf"__global__\s+{bounds}void\s+{bounds}(\w+)", plain)
-        raise ForeignError(f"there is no entry function {name} (there are: {', '.join(entries) or 'none'})")
-    if not found[1]:
+    found = _entries(text)
+    if name not in found:
+        raise ForeignError(f"there is no entry function {name} (there are: {', '.join(found) or 'none'})")
+    is_mangled, parameters = found[name]
+    if is_mangled:
         raise ForeignError(f'{name} has a mangled name: write extern "C" before __global__')
-    return [_parameter(part) for part in found[2].split(",") if part.strip()]
+    return [_parameter(part) for part in parameters.split(",") if part.strip()]
+
+
+def mangled(root: Path, file: str) -> str:
+    """Name the entry functions whose symbols the text does not tell."""
+    return ", ".join(name for name, (is_mangled, _) in _entries(foreign.read_text(root / file, file)).items() if is_mangled)
+
+
+def _entries(text: str) -> dict[str, tuple[bool, str]]:
+    plain = COMMENT.sub(" ", text)
+    return {found[2]: (not (found[1] or _is_in_c(plain[: found.start()])), found[3]) for found in ENTRY.finditer(plain)}
+
+
+def _is_in_c(before: str) -> bool:
+    parts = (re.findall("[{}]", before[block.end() :]) for block in C_BLOCK.finditer(before))
+    return any(min(accumulate((1 if brace == "{" else -1 for brace in braces), initial=1)) > 0 for braces in parts)
 
 
 def _parameter(text: str) -> Parameter:
@@ -87,11 +104,13 @@ def write(
 ) -> tuple[str, tuple[str, ...]]:
     """Write subject, launcher and suite. Return the suite's path, and all paths."""
     file, name = pair.kernel
-    parameters = signature(foreign.read_text(root / file, file), name)
+    text = foreign.read_text(root / file, file)
+    parameters = signature(text, name)
+    symbols = [name, *(other for other, (is_mangled, _) in _entries(text).items() if other != name and not is_mangled)]
     outputs = list(next(iter(works.values()))["outputs"])
     place = f"{folder}/{problem.name}"
     written = {
-        f"{place}/subject.py": texts.definition(problem, works, folder=place, build=_build(problem, pair, place))
+        f"{place}/subject.py": texts.definition(problem, works, folder=place, build=_build(problem, pair, place, symbols))
         + texts.fill("launched", name=name, arguments=_arguments(parameters, problem, outputs)),
         f"{place}/launch.cu": texts.fill(
             "launch_cu",
@@ -107,14 +126,14 @@ def write(
     return f"{place}.toml", tuple(written)
 
 
-def _build(problem: Problem, pair: pairs.Pair, place: str) -> str:
+def _build(problem: Problem, pair: pairs.Pair, place: str, symbols: list[str]) -> str:
     file, name = pair.kernel
     spec = {
         "library": f"lib{problem.name}.so",
         "launchers": [f"{place}/launch.cu"],
         "includes": [str(PurePosixPath(file).parent)],
         "binding": list(problem.files),
-        "entries": [{"symbol": name, "source": file, "max_registers": 255, "dynamic_shared_bytes": 0}],
+        "entries": [{"symbol": each, "source": file, "max_registers": 255, "dynamic_shared_bytes": 0} for each in symbols],
     }
     return texts.fill("build_cuda", spec=pformat(spec, width=texts.WIDTH, sort_dicts=False), entries=[name])
 

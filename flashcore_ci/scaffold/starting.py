@@ -88,7 +88,9 @@ def start(
     added = [".gitignore"] if writing.ignore_runs(root) else []
     plan = make_plan(load_suite(replace(request, suite=Path(suite))), replace(request, suite=Path(suite)), lambda _: None)
     ungated = f"{WORKFLOW} exists and was not changed: add a step that gates {suite}" if is_gated else ""
-    return Started(suite=suite, files=(*written, *added), notes=(note, ungated, *_notes(is_cuda)), checks=len(plan.checks))
+    return Started(
+        suite=suite, files=(*written, *added), notes=(note, ungated, *_notes(sides[0][0], root)), checks=len(plan.checks)
+    )
 
 
 def place_of(text: str, what: str, root: Path) -> pairs.Place:
@@ -184,6 +186,10 @@ def _guess(missing: Sequence[tuple[str, str]], guess: str) -> list[tuple[str, An
     return found
 
 
-def _notes(is_cuda: bool) -> tuple[str, ...]:
+def _notes(kernel: str, root: Path) -> tuple[str, ...]:
     common = ("FLOP, bytes and tolerance are estimates: review them in the subject, then set ESTIMATED = False",)
-    return (*common, "the launch is a guess: review grid and arguments in launch.cu") if is_cuda else common
+    if not kernel.endswith(".cu"):
+        return common
+    others = cuda.mangled(root, kernel)
+    unnamed = f"{others} in {kernel}: name the mangled symbols in build(), or move them to another file" if others else ""
+    return (*common, "the launch is a guess: review grid and arguments in launch.cu", unnamed)

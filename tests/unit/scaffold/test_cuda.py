@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from flashcore_ci.scaffold import cuda, pairs
@@ -26,10 +28,30 @@ def test_pointers_and_numbers_are_matched(tmp_path):
     assert "'binding': ['r.py']" in subject
 
 
+BLOCK = (
+    'namespace a { int b; }\nextern "C" { struct S { int n; };\n__global__ void add(const float* x, float* y, float a) { }\n}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "symbols"),
+    [
+        (KERNEL + 'extern "C" __global__ void twice(float *x) {}', ["add", "twice"]),
+        (BLOCK + "__global__ void after(int n) {}", ["add"]),
+        (KERNEL + "template <int N> __global__ void more(int n) {}", ["add"]),
+    ],
+)
+def test_every_entry_function_with_a_plain_name_is_named(tmp_path, kernel, symbols):
+    subject, _ = written(tmp_path, kernel)
+    assert re.findall(r"'symbol': '(\w+)'", subject) == symbols
+    assert cuda.mangled(tmp_path, "k.cu") == {BLOCK[:3]: "after"}.get(kernel[:3], "more" if "more" in kernel else "")
+
+
 @pytest.mark.parametrize(
     ("kernel", "why"),
     [
         ("__global__ void add(const float* x, float* out, float a, int n) {}", 'write extern "C"'),
+        (BLOCK.replace("add", "sub") + "namespace b { __global__ void add(int n) {} }", 'write extern "C"'),
         ('extern "C" __global__ void sub(int n) {}', "no entry function add .there are: sub"),
         ('extern "C" __global__ void add(const float* x, float a, int n) {}', "no pointer that is not const for the output out0"),
         ('extern "C" __global__ void add(const float* x, const float* y, float* out, int n) {}', "left for the pointer y"),
