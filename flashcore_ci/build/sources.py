@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from flashcore_ci.bounded import files
 from flashcore_ci.build import python_text, tokens
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
 
@@ -163,6 +164,8 @@ class Sources:
         if path not in self._bytes:
             try:
                 self._bytes[path] = files.read(self.root / path, limit=files.MAX_SOURCE)
+            except PermissionError as error:
+                raise CannotCollectError(f"cannot read {path}: {error.strerror}", fix="make the file readable") from None
             except OSError:
                 self._bytes[path] = None
         return self._bytes[path]

@@ -1,6 +1,8 @@
 import pytest
 
+from flashcore_ci.build import sources
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.model.errors import CannotCollectError
 
 FILES = {
     "kernel/src/a.cu": '#include "near.h"\n#include <top.h>\n#include <cuda_runtime.h>\nint a;\n',
@@ -58,6 +60,15 @@ def test_outside(root, path):
 def test_a_link_that_leads_outside_is_outside(root):
     (root / "kernel/link.h").symlink_to(root.parent / "outside.h")
     assert not Sources(root).is_inside("kernel/link.h")
+
+
+def test_a_file_that_may_not_be_read_is_not_missing(root, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(sources.files, "read", refuse)
+    with pytest.raises(CannotCollectError, match=r"cannot read scale\.cu: Permission denied"):
+        Sources(root).exists("scale.cu")
 
 
 def test_a_comment_changes_bytes_and_not_tokens(root):
