@@ -61,8 +61,6 @@ def read_project(root: Path) -> Project:
 
 def parse_project(data: bytes) -> Project:
     """Read the table from the content of pyproject.toml. SuiteError as ``read_project``."""
-    if b"flashcore-ci" not in data:
-        return Project()
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

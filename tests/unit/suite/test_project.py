@@ -48,7 +48,9 @@ def test_mistakes_are_named(tmp_path: Path, table: str, message: str) -> None:
     assert caught.value.fix
 
 
-@pytest.mark.parametrize("text", ["[tool]\nflashcore-ci = 3", "[[tool.flashcore-ci]]", "\xff flashcore-ci"])
+@pytest.mark.parametrize(
+    "text", ["[tool]\nflashcore-ci = 3", "[[tool.flashcore-ci]]", "\xff flashcore-ci", '[project]\nname = "cu']
+)
 def test_other_shapes_are_errors(text: str) -> None:
     with pytest.raises(SuiteError, match=r"pyproject\.toml"):
         parse_project(text.encode("latin-1"))
