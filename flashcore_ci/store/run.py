@@ -77,11 +77,10 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def _refuse_unlisted(path: Path) -> None:
-    try:
+    unlisted = [name for name in (ARTIFACTS, LOGS) if (path / name).is_symlink()]
+    with contextlib.suppress(EvidenceError):  # an interrupted run has no manifest
         listed = {member.path for member in decode(Manifest, _read(path, MANIFEST, MAX_RECORD), where=MANIFEST).files}
-        unlisted = sorted(_files(path) - listed - RUN_FILES)
-    except EvidenceError:  # an interrupted run has no manifest
-        return
+        unlisted += sorted(_files(path) - listed - RUN_FILES)
     if unlisted:
         raise UsageError(f"{path} is not a run folder: flashcore-ci did not write {unlisted[0]}", fix=FIX)
 

@@ -1,4 +1,5 @@
 import os
+import shutil
 import tarfile
 from dataclasses import replace
 
@@ -91,6 +92,14 @@ class TestPrepare:
             prepare_run(run, PLAN)
         (run / "manifest.json").unlink()  # as an interrupted run
         prepare_run(run, PLAN)
+
+    @pytest.mark.parametrize("name", ["artifacts", "logs"])
+    def test_a_link_in_the_place_of_our_folder_is_foreign(self, run, tmp_path, name):
+        shutil.rmtree(run / "artifacts")
+        (run / name).symlink_to(tmp_path)
+        with pytest.raises(UsageError, match=f"did not write {name}"):
+            prepare_run(run, PLAN)
+        assert (run / "evidence.json").exists()
 
     def test_a_file_is_no_folder(self, tmp_path):
         (tmp_path / "x").write_text("")
