@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -60,7 +61,7 @@ def _begin(connection: Connection) -> str:
 def reading(url: URL) -> Iterator[Connection]:
     """Connect to read. UsageError if there is no database, or if it needs a migration."""
     if url.drivername == SQLITE and not Path(url.database or "").is_file():
-        raise UsageError(f"there is no history in {shown(url)}", fix="flashcore-ci history add RUN")
+        _require(None, url)
     with _errors(url), engine_of(url).connect() as plain, plain.execution_options(reads=True) as connection, connection.begin():
         _require(revision(connection), url)
         yield connection
@@ -133,8 +134,11 @@ def _lock(connection: Connection, *, alone: bool) -> None:
 
 
 def _require(found: str | None, url: URL) -> None:
-    if found is None or found < HEAD:
-        raise UsageError(f"{shown(url)} has the tables of an older version", fix="flashcore-ci history upgrade")
+    option = f"--db {shlex.quote(f'sqlite:///{shown(url)}')}" if url.drivername == SQLITE else "--db URL"
+    if found is None:
+        raise UsageError(f"there is no history in {shown(url)}", fix=f"flashcore-ci history add RUN {option}")
+    if found < HEAD:
+        raise UsageError(f"{shown(url)} has the tables of an older version", fix=f"flashcore-ci history upgrade {option}")
     if found > HEAD:
         raise UsageError(f"{shown(url)} has the tables of a newer version", fix="install the newer flashcore-ci")
 

@@ -25,7 +25,7 @@ def test_migrations_go_up_and_down_and_keep_what_both_revisions_have(url, tmp_pa
     assert database.upgrade(url, "0001") == (database.HEAD, "0001")
     with pytest.raises(UsageError, match="older version") as caught, database.reading(url):
         pass
-    assert caught.value.fix == "flashcore-ci history upgrade"
+    assert caught.value.fix == f"flashcore-ci history upgrade --db {url_of(tmp_path)}"
     assert database.upgrade(url) == ("0001", database.HEAD)
     with database.reading(url) as connection:
         assert (queries.runs(connection), queries.points(connection, 1)) == before
@@ -53,6 +53,14 @@ def test_reading_makes_no_database(url, tmp_path):
     with pytest.raises(UsageError, match="there is no history"), database.reading(url):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_holds_no_history(tmp_path):
+    url = address.parse(f"sqlite:///{tmp_path}/my runs.db", {})
+    (tmp_path / "my runs.db").touch()
+    with pytest.raises(UsageError, match="there is no history") as caught, database.reading(url):
+        pass
+    assert caught.value.fix == f"flashcore-ci history add RUN --db 'sqlite:///{tmp_path}/my runs.db'"
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(100)])
