@@ -59,12 +59,13 @@ def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...
 
 
 def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Diagnosis]:
-    gpu_is_here = has_gpu()
+    gpu_is_here, git = has_gpu(), shutil.which("git")
     yield from checks.diagnose_aside(aside.noted(settings.home))
     if gpu_is_here:
         yield from _ask("gpu", lambda: checks.diagnose_gpu(nvml.read(gpu), allow, _cuda_version(settings, toolchain)))
     else:
         yield Diagnosis(name="gpu", fact="no NVIDIA GPU", problem=True, fix="judge recorded runs instead: flashcore-ci gate")
+    yield Diagnosis(name="git", fact=git or "not installed", problem=git is None, fix="" if git else "install git")
     yield from _ask("nvcc", lambda: _compiler(settings, toolchain, scratch))
     yield from _ask("g++", lambda: (Diagnosis(name="g++", fact=f"in {find_host_compiler().folder}"),))
     yield from _ask("torch", lambda: (_torch(settings, gpu_is_here, scratch),))

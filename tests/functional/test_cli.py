@@ -93,6 +93,8 @@ def test_a_doctor_on_a_machine_without_a_gpu(cli) -> None:
     assert done.returncode == 4
     assert re.search(r"^problem  gpu +no NVIDIA GPU$", done.stdout, re.MULTILINE)
     assert re.search(r"^ok +g\+\+ ", done.stdout, re.MULTILINE)
+    assert re.search(r"^ok +git +/", done.stdout, re.MULTILINE)
+    assert re.search(r"^problem +git +not installed\n +fix: install git$", cli("doctor", PATH="/nowhere").stdout, re.MULTILINE)
 
 
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
