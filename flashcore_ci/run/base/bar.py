@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import flashcore_ci
@@ -25,6 +25,7 @@ MAX_BYTES = 16 << 20
 PACKAGE = Path("flashcore_ci/cli/main.py")
 COMMAND = Path("flashcore_ci/cli/bar.py")
 SITE = "site-packages"
+SUBMODULES = "Files in git submodules are not compared: keep suite, subjects and kernels in this repository"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FLASHCORE_CI_HOME", "FLASHCORE_CI_PYTHON")
 """All that the child knows of the environment. Head's subjects run below it, so no token is among them."""
 
@@ -61,6 +62,8 @@ def compare_bar(commit: str, request: Request, progress: Progress, *, scratch: P
     tool = tool_of(base, request.root)
     acceptances = new_acceptances(base, request.root, request.suite)  # before head's subjects run, which could change files
     difference = _ask(tool, base, request, scratch)
+    if difference.problem and (base / ".gitmodules").is_file():
+        difference = replace(difference, problem=f"{difference.problem}. {SUBMODULES}")
     origin = Origin(kind="live", detail=f"the suites of {git.short(commit)} and head, by {tool.name}")
     return ComparedBar(difference=difference, acceptances=acceptances, origin=origin, caveat=tool.caveat)
 
