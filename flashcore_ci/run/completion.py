@@ -19,9 +19,9 @@ def suites() -> list[Path]:
 
 
 def names(suite: Path | None, *, with_codes: bool = False) -> list[str]:
-    """List gates, subjects and workloads of ``suite`` (None: the default one), and the reason codes."""
+    """List names of ``suite`` (None: the default one). ``with_codes``: gates and reason codes."""
     codes = [str(code) for code in Code] if with_codes else []
     try:
-        return [*written.names(suite or Path.cwd() / read_project(Path.cwd()).suite), *codes]
+        return [*written.names(suite or Path.cwd() / read_project(Path.cwd()).suite, gates_only=with_codes), *codes]
     except SuiteError:
         return codes

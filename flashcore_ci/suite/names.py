@@ -22,13 +22,13 @@ def suites(root: Path) -> list[Path]:
     return [folder / file.name for file in sorted((root / folder).glob("*.toml")) if b"[[workload]]" in _read(file)]
 
 
-def names(suite: Path) -> list[str]:
+def names(suite: Path, *, gates_only: bool = False) -> list[str]:
     """List gates, workloads and subjects of a suite. Empty if it cannot be read."""
     try:
         document = tomllib.loads(_read(suite).decode("utf-8"))
     except (ValueError, RecursionError):
         return []
-    return list(dict.fromkeys(itertools.islice(_names(document), MOST)))
+    return list(dict.fromkeys(itertools.islice(_names({"gate": document.get("gate")} if gates_only else document), MOST)))
 
 
 def _names(document: dict[str, Any]) -> Iterator[str]:

@@ -45,6 +45,7 @@ def test_gates_workloads_and_subjects(checkout: Path) -> None:
 def test_explain_knows_codes_too(checkout: Path) -> None:
     assert completed("explain", "name", "fin") == ["finite"]
     assert completed("explain", "name", "over-") == ["over-limit"]
+    assert completed("explain", "name", "big") == []
 
 
 def test_suites_from_any_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
