@@ -72,7 +72,7 @@ def _checked(outcome: Mapping[str, Any]) -> dict[str, Any] | str:
         return visible(shorten(str(named[0]), 300))
     works = outcome.get("works")
     if not isinstance(works, dict) or not works or not all(_is_work(work) for work in works.values()):
-        return "its estimate is invalid"
+        return "its estimate is invalid. Name each output like a variable"
     drawn = next((work["random"] for work in works.values() if work["random"]), "")
     return visible(f"its reference draws random numbers ({drawn[:80]}), so no result is right") if drawn else works
 

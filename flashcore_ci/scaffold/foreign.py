@@ -86,7 +86,7 @@ def plain_path(text: str) -> str:
     """Return a relative path without tricks. ForeignError for any other."""
     parts = PurePosixPath(text).parts
     if not parts or text != "/".join(parts) or not all(PART.fullmatch(part) for part in parts):
-        raise ForeignError(f"the path {text[:80]!r} is not a plain relative path")
+        raise ForeignError(f"the path {text[:80]!r} is not a plain relative path of letters, digits and ._-")
     return text
 
 

@@ -39,6 +39,8 @@ def make(pair: Pair, root: Path) -> Problem:
         raise ForeignError(f"the reference {reference_file} {why}, so both sides could be one: put them into separate files")
     kernel_text, reference_text = (foreign.read_text(root / name, name) for name in (kernel_file, reference_file))
     needed = [arg.arg for arg in foreign.parameters(foreign.parse(reference_text, reference_file), reference, reference_file)]
+    if not needed:
+        raise ForeignError(f"the reference {reference} takes no inputs, so there is nothing to compare")
     is_python = not kernel_file.endswith(".cu")
     candidate = Candidate(kind="function", file=kernel_file, entry=kernel)
     if is_python:

@@ -43,7 +43,7 @@ def test_a_problem_that_ends_the_worker_is_refused(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_what_foreign_code_could_have_written_is_not_believed(tmp_path, monkeypatch, change):
     answer = {"outcomes": {"scaled_h4": {"works": {"1": {**GOOD, **change}}}}}
-    assert estimated(tmp_path, monkeypatch, answer) == "its estimate is invalid"
+    assert estimated(tmp_path, monkeypatch, answer) == "its estimate is invalid. Name each output like a variable"
 
 
 def test_a_random_reference_is_refused(tmp_path, monkeypatch):

@@ -50,6 +50,7 @@ def test_a_package_keeps_its_init_files(tmp_path):
     [
         ({"kernel_text": "def k(x):\n    return x\n"}, "takes 1 inputs"),
         ({"kernel_text": "def other(x, n):\n    return x\n"}, "no function k"),
+        ({"reference_text": "def r():\n    return 1\n"}, "the reference r takes no inputs"),
         ({"kernel_text": "def k(*all):\n    return all\n"}, "any number of arguments"),
         ({"given": {"x": ((4,), "float16")}}, "the input n"),
         ({"generator": ("r.py", "r")}, "takes 2 values"),

@@ -27,6 +27,12 @@ def inputs(root: Path, *given: str, drawer: str | None = None) -> dict[str, obje
     return starting._inputs(given, ("reference.py", "softmax"), root, drawer)
 
 
+def test_a_path_with_a_blank_says_what_a_path_may_hold(root: Path) -> None:
+    (root / "my kernel.py").write_text(SOURCE, encoding="utf-8")
+    with pytest.raises(ForeignError, match=r"'my kernel\.py' is not a plain relative path of letters, digits and \._-"):
+        starting.place_of("my kernel.py::softmax", "the kernel", root)
+
+
 def test_inputs_are_read(root: Path) -> None:
     assert inputs(root, "x=bfloat16:4x8", "weight=8") == {"x": ((4, 8), "bfloat16"), "weight": 8}
     assert inputs(root, "x=float8_e4m3fn:3", "weight=-1.5e3") == {"x": ((3,), "float8_e4m3fn"), "weight": -1500.0}
