@@ -83,6 +83,11 @@ def test_an_anchor_needs_words(cli, reason: str, owner: str, option: str) -> Non
     assert (done.returncode, f"{option} " in done.stderr) == (2, True)
 
 
+def test_an_anchor_without_a_gpu_is_not_called_a_base(anchored: Bench) -> None:
+    status, _, said = anchored.run("gate", "--anchor", "--recorded")
+    assert (status, "--anchor needs a GPU" in said, "fix: omit --anchor, " in said) == (2, True, True)
+
+
 def test_a_suite_without_an_anchor_says_how_to_pin_one(bench: Bench) -> None:
     bench.change()
     status, _, said = bench.run("gate", "--anchor", "--live", "--only", "no-slower")

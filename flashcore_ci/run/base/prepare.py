@@ -39,7 +39,8 @@ from flashcore_ci.suite.loader import load
 def with_fork_point(request: Request, revision: str) -> Request:
     """Compare with where this branch left ``revision``. UsageError without one, or without a GPU."""
     if not host.is_live(request):
-        raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
+        asked = "--anchor" if request.anchor else "--base"
+        raise UsageError(f"{asked} needs a GPU: both sides are timed here", fix=f"omit {asked}, or run where the GPU is")
     with host.scratch_folder() as logs:
         base = git.fork_point(request.root, revision, logs=logs)
         return by_suite_of_base(replace(request, base=base), logs=logs)
