@@ -103,7 +103,7 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
         raise _decode_error(where, shorten(f"{path}: {complaint(first['type'], first.get('ctx', {}))}")) from None
     except ValueError as error:
-        raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again: the file was cut or altered") from None
+        raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect or build again, or restore the file") from None
     absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
     if absent:
         raise _decode_error(where, f"{absent}: the field is absent")
@@ -127,7 +127,7 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
 
 
 def _decode_error(where: str, what: str) -> EvidenceError:
-    return EvidenceError(f"{where}: {what}", fix="collect again: the file was altered or is of another version")
+    return EvidenceError(f"{where}: {what}", fix="collect or build again, or restore the file")
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:

@@ -133,6 +133,8 @@ def parse(text: str, shown: str) -> dict[str, Any]:
 
 def _decode(text: str) -> dict[str, Any]:
     """Decode TOML. ValueError for what takes too long, is too deep or too large."""
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark: save it as UTF-8 without BOM")
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_LINE or line.count(".") > MAX_DOTS:  # a dotted key takes time by the square of its parts
             raise ValueError(f"line {number} has more than {MAX_LINE} characters or {MAX_DOTS} dots")

@@ -84,7 +84,7 @@ def test_anything_else_is_refused_in_one_line(text, words):
         decode(Problem, text.encode(), where="f.json")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert caught.value.fix
+    assert caught.value.fix == "collect or build again, or restore the file"
 
 
 def test_bytes_that_are_no_text_are_refused():

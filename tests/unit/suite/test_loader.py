@@ -230,9 +230,10 @@ class TestProblems:
         with pytest.raises(SuiteError, match="cannot be read"):
             load(checkout / "gates", root=checkout)
 
-    def test_a_file_that_is_no_text(self, checkout):
-        (checkout / "gates/tiny.toml").write_bytes(b"\xff")
-        with pytest.raises(SuiteError, match="not valid TOML"):
+    @pytest.mark.parametrize(("data", "why"), [(b"\xff", ""), (b"\xef\xbb\xbfname = 'x'", ".*byte order mark: save it as UTF-8")])
+    def test_a_file_that_is_no_text(self, checkout, data, why):
+        (checkout / "gates/tiny.toml").write_bytes(data)
+        with pytest.raises(SuiteError, match=f"not valid TOML{why}"):
             load(checkout / "gates/tiny.toml", root=checkout)
 
 
