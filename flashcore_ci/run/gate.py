@@ -261,7 +261,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         ),
         no_base=run.no_base,
     )
-    only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
+    only = f"only a part of the suite was judged: {hints.selection(request.only)}" if request.only else ""
     narrowing = "; ".join(filter(None, (bar.caveat if bar else "", only, run.narrowing)))
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
     options = suite_option(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MEASURE = frozenset({"gate", "collect", "compare", "calibrate", "selftest", "bisect"})
 BUILD = MEASURE | {"build", "require", "needs-gpu"}
@@ -19,7 +19,14 @@ ACCEPTS: dict[str, frozenset[str]] = {
 COMMAND = re.compile(r"flashcore-ci (baseline propose|[a-z]+(?:-gpu)?)")
 END = re.compile(r"[`\n]|\.( |$)|, ")
 
+SHOWN = 3
 Options = Iterable[tuple[str, str]]
+
+
+def selection(globs: Sequence[str]) -> str:
+    """Return the first of the ``--only`` options, and how many more there are. The plan of the run names what they select."""
+    more = f" and {len(globs) - SHOWN} more" if len(globs) > SHOWN else ""
+    return " ".join(f"--only {glob}" for glob in globs[:SHOWN]) + more
 
 
 def repeat(text: str, options: Options) -> str:

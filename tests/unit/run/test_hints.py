@@ -6,7 +6,7 @@ import click
 import pytest
 
 from flashcore_ci.cli.main import COMMANDS, cli
-from flashcore_ci.run.hints import ACCEPTS, COMMAND, repeat
+from flashcore_ci.run.hints import ACCEPTS, COMMAND, repeat, selection
 
 SUITE = [("--suite", "my suites/x.toml")]
 
@@ -55,3 +55,9 @@ def test_the_table_says_what_the_commands_say() -> None:
     for option, commands in ACCEPTS.items():
         assert {name for name in names if option in options_of(name)} == commands
     assert all(COMMAND.fullmatch(f"flashcore-ci {name}") for name in names)
+
+
+def test_a_long_selection_is_cut() -> None:
+    """A run of 270 workloads once had all of them in its headline, in each of seven reports."""
+    assert selection(["a*"]) == "--only a*"
+    assert selection([f"w{number}" for number in range(270)]) == "--only w0 --only w1 --only w2 and 267 more"
