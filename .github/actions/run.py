@@ -89,6 +89,7 @@ def main(command: str) -> int:
     if tool is None:
         return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
+    before = _manifest(inputs)
     status = _run([tool, COMMANDS.get(command, command), *SUBCOMMANDS.get(command, ()), *arguments(command, inputs)], python)
     if command == DECIDES:
         return _write_decision(Path(inputs["out"]), status)
@@ -97,7 +98,7 @@ def main(command: str) -> int:
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
         return _refuse("flashcore-ci passed but wrote no green report")
     if command not in COMMANDS:
-        _write_outputs(inputs, tool, status)
+        _write_outputs(inputs, tool, status, is_new=_manifest(inputs) != before)
     return 0 if status in TOLERATED[inputs.get("fail-on", "inconclusive")] else status
 
 
@@ -163,11 +164,20 @@ def pip_commands(folder: Path, extra: str) -> list[list[str | Path]]:
     return [*commands, [*pip, f"{CHECKOUT}{extra}"]] if extra == "[gpu]" else commands
 
 
-def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:
-    """Write the outputs, and the packed run if there is one."""
+def _manifest(inputs: Mapping[str, str]) -> tuple[int, int] | None:
+    """Identify the manifest in ``out``. A run that cannot start leaves that of an earlier one."""
+    try:
+        found = (Path(inputs.get("out", "")) / "manifest.json").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int, *, is_new: bool) -> None:
+    """Write the outputs, and the packed run if there ``is_new`` one."""
     out = Path(inputs["out"])
     evidence = out.with_name(f"{out.name}.tar.xz")
-    packed = (out / "manifest.json").is_file() and _run([tool, "pack", out, evidence]) == PASSED
+    packed = is_new and (out / "manifest.json").is_file() and _run([tool, "pack", out, evidence]) == PASSED
     outputs = {"verdict": _verdict(out), "exit-code": status, "reports": out, "evidence": evidence if packed else ""}
     if os.environ.get("GITHUB_OUTPUT"):
         with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:

@@ -227,3 +227,29 @@ def test_the_action_installs_the_tool(tmp_path: Path) -> None:
     )
     assert shown.stdout.startswith("flashcore-ci, version ")
     assert json.loads((tmp_path / "tool/installed").read_text() or "null") is None
+
+
+@pytest.mark.parametrize("measures", [True, False])
+def test_the_action_packs_what_this_run_wrote(
+    action: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: bool
+) -> None:
+    """A run that finds no GPU leaves the evidence of an earlier one in the folder."""
+    out, manifest = tmp_path / "out", tmp_path / "out/manifest.json"
+    out.mkdir()
+    manifest.write_text("{}")
+    ran: list[str] = []
+
+    def run(argv: list[str], *_: object) -> int:
+        ran.append(str(argv[1]))
+        if argv[1] == "gate" and measures:
+            manifest.unlink()
+            manifest.write_text("{} ")
+        return 4 if argv[1] == "gate" else 0
+
+    monkeypatch.setattr(action, "read", lambda *_: {"out": str(out), "python": ""})
+    monkeypatch.setattr(action, "install", lambda *_: tmp_path / "flashcore-ci")
+    monkeypatch.setattr(action, "extras", lambda *_: "")
+    monkeypatch.setattr(action, "arguments", lambda *_: [])
+    monkeypatch.setattr(action, "_run", run)
+    action.main("gate")
+    assert ran == (["gate", "pack"] if measures else ["gate"])
