@@ -18,7 +18,7 @@ NEWEST = 1000
 SAMPLES = 300
 """Older points that are shown."""
 DETAILED = 200
-"""Runs that have a page of their own."""
+"""Runs that have a page of their own, besides the newest of each line and those of alerts."""
 VERSIONS = 30
 LATEST = 20
 """Runs that say how much work a call is."""
@@ -53,7 +53,8 @@ def read(connection: Any, now: int, alert_files: Sequence[AlertFile] = ()) -> Sn
     alerts = dashboard_alerts.join(stored, [dashboard_alerts.of_file(alert, lines, runs) for alert in alert_files])
     newest = sorted(keys, key=lambda key: (-key.collected_at, -key.id))[:DETAILED]
     alarmed = [part.first for alert in alerts for part in alert.parts if part.first in runs]
-    detailed = tuple(dict.fromkeys([*(key.id for key in newest if key.id in runs), *alarmed]))
+    judged = [line.dots[-1].run for line in lines if line.dots]
+    detailed = tuple(dict.fromkeys([*(key.id for key in newest if key.id in runs), *judged, *alarmed]))
     return Snapshot(
         now=now,
         total_runs=len(keys),

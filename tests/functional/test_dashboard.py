@@ -17,7 +17,7 @@ from history_factories import add, made_run, migrated_url_of, new_run
 from sqlalchemy import Connection
 
 from flashcore_ci.cli import main
-from flashcore_ci.dashboard import page
+from flashcore_ci.dashboard import overview, page
 from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.history import Anchor, AnchorLink
@@ -226,6 +226,18 @@ def test_the_digest_is_markdown(url: str, capsys: pytest.CaptureFixture[str]) ->
     status, text, _ = tool(capsys, "digest", "--db", url)
     assert (status, text.splitlines()[0].startswith("# ")) == (0, True)
     assert json.loads(tool(capsys, "digest", "--db", url, "--json")[1])["markdown"] == text
+
+
+def test_newer_runs_of_other_suites_hide_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard_source, "DETAILED", 1)
+    url = migrated_url_of(tmp_path)
+    run = made_run(8, series=1, version=2)
+    red = {"gate": "memcheck", "target": run.points[0].series["workload"], "outcome": "FAIL", "code": "over-limit"}
+    failed = replace(run, verdicts=({**red, "message": "1 finding", "record": '{"notes":[],"blocks":true}'},))
+    newer = made_run(9, series=1, version=2)
+    add(url, failed, replace(newer, points=tuple(replace(p, series={**p.series, "suite": "other"}) for p in newer.points)))
+    named = {row.line.series.workload: row.change for row in overview.rows_of(dashboard.read(url, {}, NO_SUITE))}
+    assert named[red["target"]].why == "memcheck: over-limit"
 
 
 def test_ratios_count_only_to_an_anchor_and_old_points_are_samples(
