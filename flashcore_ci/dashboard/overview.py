@@ -32,7 +32,7 @@ class Row(NamedTuple):
 def rows_of(snapshot: Snapshot) -> list[Row]:
     """Return every line that is still measured, the largest change first within a status."""
     times = {number: run.collected_at for number, run in snapshot.runs.items()}
-    newest = max((times.get(line.dots[-1].run, 0) for line in snapshot.lines if line.dots), default=0)
+    newest = min(snapshot.now, max((times.get(line.dots[-1].run, 0) for line in snapshot.lines if line.dots), default=0))
     current = [line for line in snapshot.lines if line.dots and newest - times.get(line.dots[-1].run, 0) < RETIRED]
     red = blocking(snapshot)
     rows = [
@@ -81,7 +81,9 @@ def headline(by_status: dict[Status, list[Row]]) -> str:
 def as_of(snapshot: Snapshot) -> str:
     """Say what the pages know: the newest run, its age and how many there are."""
     runs = snapshot.recent or snapshot.runs.values()
-    newest = max(runs, key=lambda run: (run.collected_at, run.commit.committed_at or 0), default=None)
+    newest = max(
+        runs, key=lambda run: (run.collected_at <= snapshot.now, run.collected_at, run.commit.committed_at or 0), default=None
+    )
     if newest is None:
         return "Add one: flashcore-ci history add RUN"
     age = page.ago(max(0, snapshot.now - newest.collected_at))

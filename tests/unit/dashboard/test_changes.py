@@ -64,6 +64,13 @@ def test_a_line_that_nothing_measures_any_more_is_left_out():
     assert len(overview.rows_of(made)) - len(overview.rows_of(old)) == 1
 
 
+def test_a_run_of_the_future_hides_no_line():
+    made = snapshot()
+    wrong = replace(made, runs={**made.runs, 2: replace(made.runs[2], collected_at=NOW + 400 * 86_400)})
+    assert len(overview.rows_of(wrong)) == len(overview.rows_of(made))
+    assert overview.as_of(replace(wrong, recent=tuple(wrong.runs.values()))) == overview.as_of(made)
+
+
 def test_a_line_whose_versions_differ_is_compared_with_the_version_before():
     steps = [*([0.1] * 10), *([0.0] * 10), 0.0003]
     found = status_of(steps)
