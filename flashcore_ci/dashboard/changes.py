@@ -78,7 +78,7 @@ def of(line: Line, alerts: Sequence[AlertView], times: dict[int, int], verdict: 
         return Change(status=status, why=f"{verdict.gate}: {verdict.code}", **known)
     if not usable:
         return Change(status=Status.UNCHANGED, why="checked, not timed", **known)
-    if level(line, newest) is None:
+    if level(line, newest) is None and (newest.code is None or newest.code != usable[-1].code):
         return Change(status=Status.UNPROVEN, why="the newest run did not time it", **known)
     return _measured(usable, estimate, half, known)
 
@@ -117,11 +117,12 @@ def _since_version(usable: Sequence[Dot]) -> tuple[float | None, float]:
     newest = usable[-1].code
     old = next((dot.code for dot in reversed(usable) if dot.code != newest), None)
     sides = [
-        [(dot.ratio, dot.error or 0.0) for dot in usable if dot.code == code and dot.ratio is not None] for code in (newest, old)
+        dict.fromkeys((dot.ratio, dot.error or 0.0) for dot in usable if dot.code == code and dot.ratio is not None)
+        for code in (newest, old)
     ]
     if old is None or not all(sides):
         return None, 0.0
-    (level, error), (before, other) = map(_mean_with_error, sides)
+    (level, error), (before, other) = (_mean_with_error(tuple(side)) for side in sides)
     return level - before, t_quantile(TAIL, FEWEST) * math.hypot(error, other)
 
 

@@ -33,13 +33,14 @@ def run_keys(connection: Connection) -> list[RunKey]:
 
 
 def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list[Dot]:
-    """Return the points of these runs, in their order."""
+    """Return the points of these runs, in their order. Their ratios are to anchors of the newest chain."""
     anchors = _anchor_codes(connection, series)
     layouts = _offsets(connection)
     more = _anchored(connection, series, anchors)
     p = t.points.c
     columns = (p.run_id, p.code_id, p.epoch_id, p.outcome, p.base_id, p.log_ratio, p.standard_error, p.layout_id, p.numbers)
     found: dict[int, Dot] = {}
+    chains: dict[int, int] = {}
     query = select(*columns).where(p.series_id == series.id)
     for row in queries.in_parts(connection, query, p.run_id, run_ids):
         run, code, epoch, outcome, base, ratio, error, layout, numbers = tuple(row)
@@ -48,12 +49,24 @@ def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list
         if given:
             base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
             ratio += anchors[base][1]
+            chains[run] = anchors[base][2]
         ms, ms_std, cycles, cycles_std, mhz = (
             None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
         )
         value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
         found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)
-    return [found[run] for run in run_ids if run in found]
+    return _comparable([found[run] for run in run_ids if run in found], chains)
+
+
+def _comparable(dots: list[Dot], chains: dict[int, int]) -> list[Dot]:
+    """Drop ratios to another chain of anchors than the newest. A newest point that was not timed has the ratio of its code."""
+    last = next((dot for dot in reversed(dots) if dot.ratio is not None), None)
+    if last is None:
+        return dots
+    same = [dot if chains.get(dot.run) == chains[last.run] else dot._replace(ratio=None, error=None) for dot in dots]
+    if dots[-1].code is not None and dots[-1].code == last.code:
+        same[-1] = same[-1]._replace(ratio=last.ratio, error=last.error)
+    return same
 
 
 def versions(connection: Connection, dots: Sequence[Dot]) -> list[Version]:
@@ -111,18 +124,18 @@ def newest_change(connection: Connection) -> tuple[int, ...]:
     return tuple(connection.scalar(select(func.max(column))) or 0 for column in columns)
 
 
-def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float]]:
-    """Return (anchor, log(anchor / first of its chain)) by code id. So an anchor that replaced another moves no point."""
+def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float, int]]:
+    """Return (anchor, log(anchor / first of its chain), that first one) by code id. So an anchor that replaced another moves no point."""
     anchors = queries.anchors(connection, of=series)
     places = links_of(anchors, series.machine_class)
     c = t.codes.c
-    known = {anchor.code: (anchor.id, places[anchor.id][1]) for anchor in anchors}
+    known = {anchor.code: (anchor.id, places[anchor.id][1], places[anchor.id][0]) for anchor in anchors}
     rows = connection.execute(select(c.id, c.identity).where(c.identity.in_(known))) if known else ()
     return {row[0]: known[row[1]] for row in rows}
 
 
 def _anchored(
-    connection: Connection, series: Series, anchors: dict[int, tuple[int, float]]
+    connection: Connection, series: Series, anchors: dict[int, tuple[int, float, int]]
 ) -> dict[int, list[tuple[int, float, float | None]]]:
     """Return the further ratios to an anchor by run, as (base, ratio, error)."""
     r = t.ratios.c

@@ -48,6 +48,13 @@ def test_equal_code_never_changes():
     assert changes.of(same, (), {}).status is Status.UNCHANGED
 
 
+def test_equal_code_that_was_not_timed_is_as_fast_as_it_was():
+    line = line_of(1, QUIET, anchored=False)
+    untimed = line.dots[-1]._replace(run=30, value=None, std=None, epoch=None)
+    same, other = (replace(line, dots=(*line.dots, untimed._replace(code=code))) for code in (untimed.code, 99))
+    assert [changes.of(each, (), {}).status for each in (same, other)] == [Status.UNCHANGED, Status.UNPROVEN]
+
+
 def test_an_open_alert_decides_and_a_blocking_verdict_is_named():
     found = {row.line.key: row.change for row in overview.rows_of(snapshot())}
     statuses = [change.status for _, change in sorted(found.items())]

@@ -3,7 +3,7 @@ from dataclasses import replace
 from evidence_factories import make_device
 from history_factories import PLAN, add, compared, evidence_of, migrated_url_of, new_run
 
-from flashcore_ci.history import address, database, queries
+from flashcore_ci.history import address, database, queries, selection
 from flashcore_ci.history.anchors import chains_of
 from flashcore_ci.history.points import tracks
 from flashcore_ci.model.anchor import Pin, PinLink, PinnedCode
@@ -82,6 +82,8 @@ def test_anchors_that_were_never_measured_together_are_two_tracks(tmp_path):
     pins = (pin(BASE), pin(other, since="2026-02-01"))
     add(url, run_of(2, BASE, pins), run_of(3, other, pins))
     assert len([t for t in read(url, tracks) if t.series.workload == "big"]) == 2
+    (series,) = [s for s in read(url, queries.series) if s.workload == "big"]
+    assert [dot.ratio is None for dot in read(url, lambda c: selection.dots(c, series, [1, 2]))] == [True, False]
 
 
 def test_another_subject_file_is_the_same_anchor(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from evidence_factories import make_device
 from history_factories import add, compared, evidence_of, migrated_url_of, new_run
 
-from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.history import address, database, queries, selection, writing
 from flashcore_ci.history.points import bumped, tracks
 from flashcore_ci.model.history import Anchor, AnchorLink, Commit, Standing
 from flashcore_ci.model.reading import Samples
@@ -129,6 +129,8 @@ def test_equal_code_keeps_the_value_and_was_not_timed(url):
     before, after = track.points
     assert after.log_ratio == before.log_ratio
     assert (before.standard_error is None, after.standard_error) == (False, None)
+    first, newest = read(url, lambda c: selection.dots(c, track.series, [1, 2]))
+    assert (newest.ratio, newest.error) == (first.ratio, first.error)
 
 
 def test_without_an_anchor_the_run_itself_is_the_datum(url):
