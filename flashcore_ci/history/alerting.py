@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 
 from flashcore_ci.history import unanchored
 from flashcore_ci.history.detection import Finding, Kind, rate_of, scan
-from flashcore_ci.model.history import Code, EntryFacts, Point
+from flashcore_ci.model.history import AlertSeries, Code, EntryFacts, Point
 from flashcore_ci.model.tracks import Track, TrackPoint
 
 MOST_OPCODES = 6
 MIN_MOVE = 0.01
 """A reading that moved by less than 1 % is not named."""
+SURE = 1.64
+"""Standard errors to the middle between slow and fast, of which 5 % exceed it."""
 COUNTS = {
     "registers": "registers",
     "spill_store_bytes": "bytes of spill stores",
@@ -28,12 +33,12 @@ NAMED = ("sol", "stall", "throughput", "occupancy", "power", "clock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """A finding in its track. ``gone``: the newest level is as fast as before the change again."""
+    """A finding in its track. ``gone``: the newest level is as fast as before the change again. None: nobody can tell."""
 
     track: Track
     finding: Finding
     entries: frozenset[str]
-    gone: bool = False
+    gone: bool | None = False
 
     @property
     def first(self) -> TrackPoint:
@@ -54,7 +59,28 @@ class Detection:
 def detect(tracks: Sequence[Track], codes: Mapping[int, Code]) -> tuple[Detection, ...]:
     """Return what was found in every track, requests to measure again included."""
     rate = rate_of(len({track.series.id for track in tracks}))
-    return tuple(_detection(track, finding, codes) for track in tracks for finding in findings(track, rate))
+    return tuple(_detection(track, finding, codes, tracks) for track in tracks for finding in findings(track, rate))
+
+
+def remembered(parts: Iterable[AlertSeries], tracks: Sequence[Track], codes: Mapping[int, Code]) -> Iterator[Detection]:
+    """Yield these parts of a stored alert as detections, whatever the detector finds now."""
+    for part in parts:
+        of_series = [track for track in tracks if track.series.id == part.series]
+        for track, first in ((each, place) for each in of_series for place, at in enumerate(each.points) if at.run == part.first):
+            start, later = track.points[first], track.points[first + 1 :]
+            again = takewhile(partial(_has_code_of, others=(start,)), later)
+            finding = Finding(
+                kind=Kind.SLOWER,
+                at=first + len(list(again)),
+                first=first,
+                last_good=max(0, first - 1),
+                change=part.log_ratio,
+                standard_error=part.standard_error,
+                z=part.log_ratio / (part.standard_error or math.inf),
+                limit=0.0,
+                window=1,
+            )
+            yield _detection(track, finding, codes, tracks)
 
 
 def findings(track: Track, rate: float) -> tuple[Finding, ...]:
@@ -79,32 +105,52 @@ def _unanchored(track: Track) -> Iterator[Finding]:
             )
 
 
-def _detection(track: Track, finding: Finding, codes: Mapping[int, Code]) -> Detection:
+def _detection(track: Track, finding: Finding, codes: Mapping[int, Code], tracks: Sequence[Track]) -> Detection:
     number = track.points[finding.first].code_id
     code = codes.get(number) if number is not None else None
     entries = frozenset(entry.symbol for entry in code.entries) if code else frozenset()
-    gone = finding.kind is Kind.SLOWER and _is_gone(track, finding)
+    gone = finding.kind is Kind.SLOWER and _is_gone(track, finding, tracks)
     return Detection(track=track, finding=finding, entries=entries, gone=gone)
 
 
-def _is_gone(track: Track, finding: Finding) -> bool:
-    """Whether the newest code, at 5 %, has less than half of the slowdown. Code of before the change is as fast as it was."""
-    newest = track.points[-1]
-    codes = {point.code for point in track.points[: finding.first] if point.code}
-    if newest.code in codes:
-        return True
-    sittings = [point for point in track.points[finding.first :] if point.code == newest.code and point.standard_error]
-    level = track.points[finding.first : finding.at + 1]
-    if not sittings or newest.code in {point.code for point in level}:
-        return False
-    rounds = sum(point.rounds for point in sittings)
-    now = sum(point.log_ratio * point.rounds for point in sittings) / rounds
-    slow = [point for point in level if point.standard_error]
-    bad = sum(point.log_ratio * point.rounds for point in slow) / max(1, sum(point.rounds for point in slow))
-    error = (
-        sum((point.standard_error or 0.0) ** 2 for point in sittings) / len(sittings) ** 2 + finding.standard_error**2
-    ) ** 0.5
-    return bool(now + 1.64 * error < bad - finding.change / 2)
+def _is_gone(track: Track, finding: Finding, tracks: Sequence[Track]) -> bool | None:
+    """Whether the newest code, at 5 %, has less than half of the slowdown, or (False) more. None: nobody can tell.
+
+    Code of before the change is as fast as it was. Other epochs count too: by their code, and where an anchor gives them this scale.
+    """
+    others = [each for each in tracks if each.series.id == track.series.id and each is not track]
+    same = [track, *(each for each in others if track.chain and each.chain == track.chain)]
+    newest, last = (max((each.points[-1] for each in found), key=_age) for found in ((track, *others), same))
+    before, level = track.points[: finding.first], track.points[finding.first : finding.at + 1]
+    for point in (newest, last):
+        if _has_code_of(point, before):
+            return True
+        if _has_code_of(point, level):
+            return False if point is newest else None
+    later = [point for each in same for point in each.points if _age(point) >= _age(level[0])]
+    sittings = [point for point in later if point.standard_error and _has_code_of(point, (last,))]
+    if not sittings:
+        return None
+    limit = _mean([point for point in level if point.standard_error]) - finding.change / 2
+    distance = _mean(sittings) - limit
+    # without an anchor a run also scatters as runs do, of which the finding's error is that of means of 12 and up to 24
+    scatter = 0.0 if track.anchored else 8 * finding.standard_error**2
+    squares = sum(max(scatter, (point.standard_error or 0.0) ** 2) for point in sittings)
+    if abs(distance) <= SURE * math.sqrt(squares / len(sittings) ** 2 + finding.standard_error**2):
+        return None
+    return True if distance < 0 else False if last is newest else None
+
+
+def _has_code_of(point: TrackPoint, others: Iterable[TrackPoint]) -> bool:
+    return any(point is other or (point.code and point.code == other.code) for other in others)
+
+
+def _mean(points: Sequence[TrackPoint]) -> float:
+    return sum(point.log_ratio * point.rounds for point in points) / max(1, sum(point.rounds for point in points))
+
+
+def _age(point: TrackPoint) -> tuple[bool, int, int]:
+    return point.position is not None, _order(point), point.collected_at
 
 
 def groups(detections: Iterable[Detection]) -> tuple[tuple[Detection, ...], ...]:

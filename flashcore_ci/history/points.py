@@ -43,9 +43,10 @@ def tracks(
                 by_epoch.setdefault(point.epoch, []).append(point)
         for number, of_epoch in by_epoch.items():
             chains = _anchored(of_epoch, links)
-            named = [tuple(_with_runs(points_of, runs)) for points_of in chains or [_absolute(of_epoch, series)]]
-            epoch, is_anchored = epochs[number], bool(chains)
-            found += [Track(series=series, epoch=epoch, anchored=is_anchored, points=each) for each in named if each]
+            parts = chains or {0: _absolute(of_epoch, series)}
+            named = {chain: tuple(_with_runs(points_of, runs)) for chain, points_of in parts.items()}
+            shared: dict[str, Any] = {"series": series, "epoch": epochs[number], "anchored": bool(chains)}
+            found += [Track(**shared, chain=chain, points=each) for chain, each in named.items() if each]
     return tuple(found)
 
 
@@ -72,7 +73,7 @@ def links_of(anchors: Sequence[Anchor], machine_class: str) -> dict[int, Link]:
     return places
 
 
-def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[TrackPoint]]:
+def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> dict[int, list[TrackPoint]]:
     """Return the points with a ratio to an anchor, and those whose code is that of an earlier one, by chain of anchors."""
     found: dict[int, list[TrackPoint]] = {}
     known: dict[str, TrackPoint] = {}
@@ -96,7 +97,7 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
         if point.code:
             known[point.code] = current
         found.setdefault(links[current.anchor or 0][0], []).append(current)
-    return list(found.values())
+    return found
 
 
 def _step(point: Point, anchored: Ratio) -> dict[str, Any]:

@@ -47,9 +47,11 @@ class Track:
     """The points of a series in one epoch, in the order of commits. Another epoch does not alarm.
 
     ``anchored``: the points are ratios to an anchor. Else they come from the run's own cycles (or time, if memory-bound).
+    ``chain`` is the first of its anchors (0: none). Tracks of one series and chain have one scale.
     """
 
     series: Series
     epoch: Epoch
     anchored: bool
     points: tuple[TrackPoint, ...]
+    chain: int = 0

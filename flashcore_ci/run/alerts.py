@@ -47,31 +47,46 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
         numbers = {p.code_id for track in tracks for p in track.points if p.code_id is not None}
         codes = queries.codes(connection, numbers)
         detections = alerting.detect(tracks, codes)
-        slower = [each for each in detections if each.finding.kind is Kind.SLOWER]
-        grouped = alerting.groups(slower)
+        groups = _groups(detections, present)
+        stored = {alert.key: alert for alert in queries.alerts(connection)}
+        for key, before in stored.items():
+            if key in present and present[key].is_open:
+                found = {each.track.series.id for each in groups.get(key, ())}
+                missing = [part for part in before.series if part.series not in found]
+                groups[key] = [*groups.get(key, ()), *alerting.remembered(missing, tracks, codes)]
 
         def point_of(each: Detection, run: int) -> Point | None:
             found = queries.points(connection, each.track.series.id, standings=queries.ALL, run=run)
             return next(iter(found), None)
 
-        made = {group: _make(group, codes, point_of, today, present) for group in grouped}
+        made: dict[str, tuple[list[Detection], AlertFile]] = {}
+        for key, group in groups.items():
+            if group:
+                changes = present[key].changes if key in present else tuple(_changes(group, codes, point_of))
+                made[key] = group, _make(key, group, today, changes)
     opened: list[AlertFile] = []
     closed: list[AlertFile] = []
     still: list[AlertFile] = []
-    for group, alert in made.items():
-        before, is_gone = present.get(alert.id), all(each.gone for each in group)
-        after = _next(alert, before, today, is_gone=is_gone)
+    for group, alert in made.values():
+        known, answers = present.get(alert.id), {each.gone for each in group}
+        after = _next(alert, known, today, is_gone=answers == {True}, is_slow=False in answers)
         if after is None:
             continue
-        if after != before:
+        if after != known:
             write_alert(suite, after)
-        database.write(url, lambda c, a=after, g=group: writing.put_alert(c, _stored(a, g)))  # type: ignore[misc]
-        (opened if before is None else closed if before.is_open and not after.is_open else still).append(after)
+        row = _stored(after, group, stored.get(after.id))
+        database.write(url, lambda c, row=row: writing.put_alert(c, row))  # type: ignore[misc]
+        (opened if known is None else closed if known.is_open and not after.is_open else still).append(after)
     requests = tuple(_requests(detections))
     lines = (
         *(f"new: {line_of(alert)}" for alert in opened),
         *(f"fixed: {line_of(alert)}" for alert in closed),
         *(f"open: {line_of(alert)}" for alert in still if alert.is_open),
+        *(
+            f"open, but not in this history: {line_of(each)}"
+            for each in present.values()
+            if each.is_open and each.id not in made and name in {part.suite for part in each.series}
+        ),
         *(f"measure again: {workload} at {commit[:12]}, {rounds} rounds" for workload, commit, rounds in requests),
     )
     return Update(
@@ -92,7 +107,7 @@ def line_of(alert: AlertFile) -> str:
     return f"{alert.id}  {alert.state:8}  {alert.percent:+.2f} %  {alert.opened}  {owner}{until}  {names}{more}"
 
 
-def _next(alert: AlertFile, before: AlertFile | None, today: str, *, is_gone: bool) -> AlertFile | None:
+def _next(alert: AlertFile, before: AlertFile | None, today: str, *, is_gone: bool, is_slow: bool) -> AlertFile | None:
     """Return the alert as it is now, or None for one that was over before anybody saw it."""
     if before is None:
         return None if is_gone else alert
@@ -101,33 +116,41 @@ def _next(alert: AlertFile, before: AlertFile | None, today: str, *, is_gone: bo
     merged = replace(before, series=(*before.series, *new))
     if is_gone and before.is_open:
         return replace(merged, state=AlertState.FIXED, closed=today)
-    if not is_gone and not before.is_open:  # it was called fixed, and the newest code is slow
+    if is_slow and not before.is_open:  # it was called fixed, and the newest code is slow
         return replace(merged, state=AlertState.DETECTED, closed="", until="")
     return merged
 
 
-def _make(
-    group: Sequence[Detection], codes: Mapping[int, Code], point_of: PointOf, today: str, present: Mapping[str, AlertFile]
-) -> AlertFile:
-    """Describe a group. One whose place is that of an open alert of its entry functions keeps that alert's id."""
-    first = group[0]
-    entries = tuple(sorted(frozenset().union(*(each.entries for each in group))))
-    workloads = tuple(sorted({each.track.series.workload for each in group}))
-    commits = {each.first.commit for each in group}
-    same = (
-        alert for alert in present.values()
-        if alert.commit in commits and (set(alert.entries) & set(entries) or {s.workload for s in alert.series} & set(workloads))
-    )  # fmt: skip
-    known = next(same, None)
+def _groups(detections: Sequence[Detection], present: Mapping[str, AlertFile]) -> dict[str, list[Detection]]:
+    """Group slowdowns by the id of their alert. One at the place of an alert of its entry functions has that alert's id."""
+    found: dict[str, list[Detection]] = {}
+    for group in alerting.groups(each for each in detections if each.finding.kind is Kind.SLOWER):
+        entries, workloads = _entries(group), sorted({each.track.series.workload for each in group})
+        commits = {each.first.commit for each in group}
+        same = (
+            alert.id for alert in present.values()
+            if alert.commit in commits and (set(alert.entries) & set(entries) or {s.workload for s in alert.series} & set(workloads))
+        )  # fmt: skip
+        key = next(same, None) or alert_id(group[0].first.commit, entries, tuple(workloads))
+        found[key] = sorted([*found.get(key, ()), *group], key=lambda each: -abs(each.finding.z))
+    return found
+
+
+def _entries(group: Sequence[Detection]) -> tuple[str, ...]:
+    return tuple(sorted(frozenset().union(*(each.entries for each in group))))
+
+
+def _make(key: str, group: Sequence[Detection], today: str, changes: tuple[str, ...]) -> AlertFile:
+    """Describe a group."""
     return AlertFile(
-        id=known.id if known else alert_id(first.first.commit, entries, workloads),
+        id=key,
         state=AlertState.DETECTED,
         opened=today,
-        commit=first.first.commit,
-        last_good=first.last_good.commit,
+        commit=group[0].first.commit,
+        last_good=group[0].last_good.commit,
         series=tuple(sorted((_series(each) for each in group), key=lambda s: (s.workload, s.machine_class))),
-        entries=entries,
-        changes=known.changes if known else tuple(_changes(group, codes, point_of)),
+        entries=_entries(group),
+        changes=changes,
         evidence=tuple(dict.fromkeys(p.bundle for each in group for p in (each.last_good, each.first) if p.bundle)),
     )
 
@@ -137,7 +160,7 @@ def _series(each: Detection) -> AlertedSeries:
         **{name: getattr(each.track.series, name) for name in ("suite", "workload", "machine_class")},
         percent=round(100 * math.expm1(each.finding.change), 4),
         standard_error=round(100 * each.finding.standard_error, 4),
-        z=round(each.finding.z, 4),
+        z=round(min(each.finding.z, 1e6), 4),  # runs that do not scatter have an infinite one
     )
 
 
@@ -162,14 +185,15 @@ def _changes(group: Sequence[Detection], codes: Mapping[int, Code], point_of: Po
         yield f"{len(files) - SHOWN_FILES} more files: git diff {group[0].last_good.commit[:12]} {group[0].first.commit[:12]}"
 
 
-def _stored(alert: AlertFile, group: Sequence[Detection]) -> Alert:
+def _stored(alert: AlertFile, group: Sequence[Detection], before: Alert | None) -> Alert:
+    parts = {part.series: part for part in before.series} if before else {}
     return Alert(
         **{name: getattr(alert, name) for name in ("owner", "reason", "until")},
         key=alert.id,
         state=alert.state.value,
         opened_at=_seconds(alert.opened) or 0,
         closed_at=_seconds(alert.closed),
-        series=tuple({each.track.series.id: _alert_series(each) for each in reversed(group)}.values()),
+        series=tuple((parts | {each.track.series.id: _alert_series(each) for each in reversed(group)}).values()),
     )
 
 

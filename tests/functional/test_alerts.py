@@ -15,13 +15,13 @@ from history_factories import made_run, migrated_url_of
 from report_factories import make_report
 
 from flashcore_ci.cli import main
-from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.history import address, alerting, database, queries, writing
 from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState, alert_id
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.history import Alert, Anchor
 from flashcore_ci.report import junit
-from flashcore_ci.run import alerts, triage
+from flashcore_ci.run import alerts, history_reading, triage
 from flashcore_ci.run.request import Request
 from flashcore_ci.suite.alerts import read_alerts, write_alert
 
@@ -37,13 +37,14 @@ class World:
         self.suite.parent.mkdir()
         self.suite.touch()
 
-    def add(self, *levels, version=None, rounds=5, registers=None):
+    def add(self, *levels, version=None, rounds=5, registers=None, driver="580", uuid="GPU-0"):
         """Add a run whose series have these log ratios. Its code is ``version``, by default new."""
         number, self.runs = self.runs, self.runs + 1
         version = number + 1 if version is None else version
         run = made_run(number, series=len(levels), version=version)
         points = [self._point(point, level, rounds, registers) for point, level in zip(run.points, levels, strict=True)]
-        run = replace(run, points=tuple(points), machine={**run.machine, "uuid": "GPU-0"})
+        points = [replace(point, epoch={**point.epoch, "driver": driver}) for point in points]
+        run = replace(run, points=tuple(points), machine={**run.machine, "uuid": uuid})
         database.write(address.parse(self.url, {}), lambda connection: writing.add_run(connection, run))
         return version
 
@@ -128,6 +129,70 @@ def test_an_alert_ends_when_the_slowdown_is_gone_and_opens_again_if_it_was_ended
     assert triage.listed(world.suite, everything=False) == ()
     with pytest.raises(UsageError, match="is fixed"):
         triage.triage(world.suite, fixed.id, state=AlertState.STAGED, owner="", reason="", until="")
+
+
+def test_a_level_in_the_middle_opens_no_alert_that_is_fixed(slowed):
+    world, _, update = slowed
+    for level in (0.005, 0.0):
+        world.add(level, 0.0)
+        again = world.update()
+        assert (again.open, again.closed, read_alerts(world.suite)[0].state) == ((), (), AlertState.FIXED), update.opened
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """An alert of one series, that somebody decided about."""
+    world = World(tmp_path)
+    for _ in range(20):
+        world.add(0.0, 0.0)
+    world.pin()
+    version = world.add(0.01, 0.0)
+    world.add(0.01, 0.0, version=version, rounds=3)
+    (world.alert,) = world.update().opened
+    return world
+
+
+@pytest.mark.parametrize("later", [{"driver": "590"}, {"uuid": "GPU-1"}])
+def test_an_alert_ends_in_another_epoch(opened, later):
+    opened.add(0.01, 0.0, **later)
+    assert opened.update().open == (opened.alert,)
+    opened.add(0.0, 0.0, **later)
+    assert opened.update().closed == (opened.alert,)
+
+
+@pytest.mark.parametrize("change", ["retain", "grow"])
+def test_an_alert_that_is_not_found_any_more_is_still_judged(opened, monkeypatch, change):
+    if change == "retain":
+        assert history_reading.retain(opened.url, {}, days=30, protected=True, dry_run=False) == 20
+    else:
+        monkeypatch.setattr(alerting, "rate_of", lambda series: 1e-300)
+    assert opened.update().lines[0].startswith(f"open: {opened.alert}")
+    opened.add(0.0, 0.0)
+    assert opened.update().closed == (opened.alert,)
+    assert read_alerts(opened.suite)[0].state is AlertState.FIXED
+
+
+def test_an_open_alert_of_another_history_is_named(opened, tmp_path):
+    (tmp_path / "other").mkdir()
+    opened.url = migrated_url_of(tmp_path / "other")
+    assert opened.update().lines[0].startswith(f"open, but not in this history: {opened.alert}")
+    assert alerts.update(opened.url, {}, opened.suite, name="another suite").lines == ("nothing was found",)
+
+
+def test_one_change_on_two_classes_of_machines_is_one_alert(tmp_path):
+    world = World(tmp_path)
+    for number in range(80):
+        run = made_run(number % 40, series=1, version=number % 40)
+        where, own = {"machine_class": f"class {number // 40}"}, {"megacycles": 1.05 if number % 40 >= 20 else 1.0}
+        points = tuple(replace(p, series={**p.series, **where}, own={**p.own, **own}, ratios=()) for p in run.points)
+        when = {"standing": "unsigned, reviewed", "digest": bytes([number]) * 32, "collected_at": 10**9 + 600 * number}
+        run = replace(run, points=points, run={**run.run, **when}, machine={**run.machine, **where, "uuid": "GPU-0"})
+        run = replace(run, commit={**run.commit, "position": None})
+        database.write(address.parse(world.url, {}), lambda connection, run=run: writing.add_run(connection, run))
+    (alert,) = alerts.update(world.url, {}, world.suite, name=NAME, reviewed=True).opened
+    assert [each.machine_class for each in read_alerts(world.suite)[0].series] == ["class 0", "class 1"]
+    with database.reading(address.parse(world.url, {})) as connection:
+        assert [(row.key, len(row.series)) for row in queries.alerts(connection)] == [(alert, 2)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from flashcore_ci.history import alerting
 from flashcore_ci.history.detection import Kind
-from flashcore_ci.model.history import Code, EntryFacts, Epoch, Machine, Series
+from flashcore_ci.model.history import AlertSeries, Code, EntryFacts, Epoch, Machine, Series
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.tracks import Track, TrackPoint
 from flashcore_ci.model.verdict import Outcome
@@ -70,6 +70,49 @@ def test_a_slowdown_is_gone_when_the_newest_code_is_fast_again():
     (slow,) = alerting.detect([track(QUIET + SLOW)], {1: CODE})
     fast = [each for each in alerting.detect([track(QUIET + SLOW + [0.0] * 3)], {1: CODE}) if each.finding.kind is Kind.SLOWER]
     assert (slow.gone, [each.gone for each in fast]) == (False, [True])
+
+
+def gone(*levels, **changes):
+    """Whether a slowdown is gone after these levels, which another epoch may have measured."""
+    before = replace(track(QUIET + SLOW), chain=1)
+    later = tuple(point(100 + place, level) for place, level in enumerate(levels))
+    other = replace(before, points=later, epoch=replace(EPOCH, id=2), **changes)
+    same = replace(before, points=(*before.points, *later))
+    return [
+        [each.gone for each in alerting.detect(found, {1: CODE}) if each.finding.kind is Kind.SLOWER]
+        for found in ([same], [before, other])
+    ]
+
+
+@pytest.mark.parametrize(("level", "answer"), [(0.0, True), (0.005, None), (0.0099, False)])
+def test_a_level_in_the_middle_says_nothing(level, answer):
+    assert gone(level) == [[answer], [answer]]
+
+
+def test_another_epoch_without_the_anchor_says_only_what_its_code_says():
+    assert [gone(level, chain=2)[1] for level in (0.0, 0.0099)] == [[None], [None]]
+    before = track(QUIET + SLOW)
+    for place, answer in ((3, True), (21, False)):
+        other = replace(before, points=(replace(before.points[place], position=99, run=99),), chain=2)
+        assert [each.gone for each in alerting.detect([before, other], {1: CODE})] == [answer]
+
+
+def test_without_an_anchor_one_run_of_a_slowdown_that_scatters_does_not_end_it():
+    source = random.Random(1)
+    levels = [level + source.gauss(0.0, 0.005) for level in [0.0] * 20 + [0.025] * 20]
+    for newest, answer in ((0.008, None), (-0.005, True), (0.03, False)):
+        points = tuple(point(place, level, rounds=400) for place, level in enumerate([*levels, newest]))
+        (found,) = alerting.detect([Track(series=SERIES, epoch=EPOCH, anchored=False, points=points)], {1: CODE})
+        assert found.gone is answer
+
+
+def test_a_part_of_an_alert_is_judged_without_a_finding():
+    part = AlertSeries(series=1, first=20, last_good=19, log_ratio=0.01, standard_error=0.0003)
+    for later, answer in (([], False), ([0.0], True), ([0.005], None)):
+        made = track([*QUIET, 0.01, *later])
+        found, *_ = alerting.remembered([part], [made, track(QUIET, number=2)], {1: CODE})
+        assert (found.gone, found.first.run, found.last_good.run) == (answer, 20, 19)
+    assert list(alerting.remembered([replace(part, first=99)], [made], {1: CODE})) == []
 
 
 @pytest.mark.parametrize(("code", "kinds"), [(None, [Kind.SLOWER]), ("same", [])])
