@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState, aler
 from flashcore_ci.model.history import Alert, AlertSeries, Code, Point, Standing
 from flashcore_ci.model.text import visible
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.suite.alerts import read_alerts, write_alert
+from flashcore_ci.suite.alerts import HASH, read_alerts, write_alert
 
 SHOWN_FILES = 20
 PointOf = Callable[[Detection, int], Point | None]
@@ -48,6 +49,7 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
         codes = queries.codes(connection, numbers)
         detections = alerting.detect(tracks, codes)
         groups = _groups(detections, present)
+        nameless = [groups.pop(key)[0] for key, group in list(groups.items()) if not _is_commit(group[0].first.commit)]
         stored = {alert.key: alert for alert in queries.alerts(connection)}
         for key, before in stored.items():
             if key in present and present[key].is_open:
@@ -67,7 +69,7 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
     opened: list[AlertFile] = []
     closed: list[AlertFile] = []
     still: list[AlertFile] = []
-    for group, alert in made.values():
+    for group, alert in sorted(made.values(), key=lambda each: each[1].id not in present):
         known, answers = present.get(alert.id), {each.gone for each in group}
         after = _next(alert, known, today, is_gone=answers == {True}, is_slow=False in answers)
         if after is None:
@@ -87,6 +89,7 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
             for each in present.values()
             if each.is_open and each.id not in made and name in {part.suite for part in each.series}
         ),
+        *(f"no alert, for its first run names no commit: {visible(each.track.series.workload)}" for each in nameless),
         *(f"measure again: {workload} at {commit[:12]}, {rounds} rounds" for workload, commit, rounds in requests),
     )
     return Update(
@@ -136,6 +139,10 @@ def _groups(detections: Sequence[Detection], present: Mapping[str, AlertFile]) -
     return found
 
 
+def _is_commit(text: str) -> bool:
+    return re.match(HASH, text) is not None
+
+
 def _entries(group: Sequence[Detection]) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*(each.entries for each in group))))
 
@@ -147,7 +154,7 @@ def _make(key: str, group: Sequence[Detection], today: str, changes: tuple[str, 
         state=AlertState.DETECTED,
         opened=today,
         commit=group[0].first.commit,
-        last_good=group[0].last_good.commit,
+        last_good=last_good if _is_commit(last_good := group[0].last_good.commit) else "",
         series=tuple(sorted((_series(each) for each in group), key=lambda s: (s.workload, s.machine_class))),
         entries=_entries(group),
         changes=changes,

@@ -21,7 +21,8 @@ MAX_FILES = 500
 MAX_LIST = 200
 FIX = "correct the file, or restore it from git"
 Short = Annotated[str, StringConstraints(max_length=1_000)]
-Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
+HASH = r"^([0-9a-f]{40}|[0-9a-f]{64})$"
+Commit = Annotated[str, StringConstraints(pattern=HASH)]
 Lines = Annotated[list[Short], Field(max_length=MAX_LIST)]
 
 
@@ -66,13 +67,15 @@ def read_alerts(suite: Path) -> tuple[AlertFile, ...]:
         raise SuiteError((f"{folder}: a link holds no alerts",), fix="replace it with a folder")
     files = sorted(folder.glob("*.toml"))
     if len(files) > MAX_FILES:
-        raise SuiteError(
-            (f"{folder} holds {len(files)} files, and {MAX_FILES} are allowed",), fix="remove old alerts that are fixed"
-        )
+        raise _too_many(folder, len(files))
     for file in files:
         if file.is_symlink():
             raise SuiteError((f"{file}: a link is not an alert",), fix="replace it with a plain file")
     return tuple(_alert(read_document(file), file.name, str(file)) for file in files)
+
+
+def _too_many(folder: Path, count: int) -> SuiteError:
+    return SuiteError((f"{folder} holds {count} files, and {MAX_FILES} are allowed",), fix="remove old alerts that are fixed")
 
 
 def ends_of(suite: Path, start: str, workload: str | None) -> tuple[str, str, str] | None:
@@ -130,8 +133,10 @@ def _check(problems: Problems, table: AlertTable, name: str) -> None:
 
 
 def write_alert(suite: Path, alert: AlertFile) -> Path:
-    """Write the file of an alert. CannotCollectError if it cannot be written."""
+    """Write the file of an alert. CannotCollectError if it cannot be written, SuiteError if there are too many."""
     file = folder_of(suite) / f"{alert.id}.toml"
+    if not file.exists() and (count := len(list(file.parent.glob("*.toml")))) >= MAX_FILES:
+        raise _too_many(file.parent, count + 1)
     try:
         file.parent.mkdir(exist_ok=True)
         temporary = file.with_suffix(".tmp")

@@ -179,32 +179,37 @@ def test_an_open_alert_of_another_history_is_named(opened, tmp_path):
     assert alerts.update(opened.url, {}, opened.suite, name="another suite").lines == ("nothing was found",)
 
 
-def test_one_change_on_two_classes_of_machines_is_one_alert(tmp_path):
-    world = World(tmp_path)
+def reviewed(folder, commit):
+    """Update from reviewed runs without positions of one series on two classes of machines, which became slower."""
+    world = World(folder)
     for number in range(80):
         run = made_run(number % 40, series=1, version=number % 40)
         where, own = {"machine_class": f"class {number // 40}"}, {"megacycles": 1.05 if number % 40 >= 20 else 1.0}
         points = tuple(replace(p, series={**p.series, **where}, own={**p.own, **own}, ratios=()) for p in run.points)
         when = {"standing": "unsigned, reviewed", "digest": bytes([number]) * 32, "collected_at": 10**9 + 600 * number}
-        run = replace(run, points=points, run={**run.run, **when}, machine={**run.machine, **where, "uuid": "GPU-0"})
-        run = replace(run, commit={**run.commit, "position": None})
+        run = replace(run, points=points, run={**run.run, **when}, commit={**run.commit, "position": None, **commit})
+        run = replace(run, machine={**run.machine, **where, "uuid": "GPU-0"})
         database.write(address.parse(world.url, {}), lambda connection, run=run: writing.add_run(connection, run))
-    (alert,) = alerts.update(world.url, {}, world.suite, name=NAME, reviewed=True).opened
+    return world, alerts.update(world.url, {}, world.suite, name=NAME, reviewed=True)
+
+
+def test_one_change_on_two_classes_of_machines_is_one_alert(tmp_path):
+    world, update = reviewed(tmp_path, {})
     assert [each.machine_class for each in read_alerts(world.suite)[0].series] == ["class 0", "class 1"]
     with database.reading(address.parse(world.url, {})) as connection:
-        assert [(row.key, len(row.series)) for row in queries.alerts(connection)] == [(alert, 2)]
+        assert [(row.key, len(row.series)) for row in queries.alerts(connection)] == [(update.opened[0], 2)]
 
 
-@pytest.mark.parametrize(
-    ("start", "state", "until", "message"),
-    [
-        ("", AlertState.STAGED, "", "no alert begins"),
-        ("zz", AlertState.STAGED, "", "no alert begins"),
-    ],
-)
-def test_a_decision_needs_an_alert(slowed, start, state, until, message):
-    with pytest.raises(UsageError, match=message):
-        triage.triage(slowed[0].suite, start, state=state, owner="", reason="", until=until)
+def test_no_file_is_written_that_nothing_can_read(tmp_path):
+    world, update = reviewed(tmp_path, {"sha": ""})
+    assert "names no commit" in update.lines[0]
+    assert read_alerts(world.suite) == ()
+
+
+@pytest.mark.parametrize("start", ["", "zz"])
+def test_a_decision_needs_an_alert(slowed, start):
+    with pytest.raises(UsageError, match="no alert begins"):
+        triage.triage(slowed[0].suite, start, state=AlertState.STAGED, owner="", reason="", until="")
 
 
 @pytest.fixture

@@ -93,6 +93,15 @@ def test_another_file_name_a_link_and_too_many_files_are_refused(suite):
     assert "a link is not an alert" in problem(suite)
 
 
+def test_no_file_is_written_beyond_the_most_that_are_read(suite, monkeypatch):
+    monkeypatch.setattr("flashcore_ci.suite.alerts.MAX_FILES", 1)
+    write_alert(suite, ALERT)
+    write_alert(suite, replace(ALERT, state=AlertState.STAGED))
+    with pytest.raises(SuiteError, match="holds 2 files, and 1 are allowed"):
+        write_alert(suite, replace(ALERT, id=alert_id(COMMIT, ("other",), ())))
+    assert [alert.state for alert in read_alerts(suite)] == [AlertState.STAGED]
+
+
 def test_text_from_outside_stays_in_its_line(suite):
     alert = replace(ALERT, changes=('x\nstate = "fixed"\x1b[31m\u202e',))
     write_alert(suite, alert)
