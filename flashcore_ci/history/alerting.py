@@ -89,12 +89,15 @@ def findings(track: Track, rate: float) -> tuple[Finding, ...]:
 
 
 def _unanchored(track: Track) -> Iterator[Finding]:
+    ends = {False: 0, True: 0}  # peaks that follow one of the same direction show the same change
     for found in unanchored.changes([point.log_ratio for point in track.points]):
         before, first = track.points[found.first - 1], track.points[found.first]
-        if not first.code or first.code != before.code:  # equal code did not become slower
+        is_new = not first.code or first.code != before.code  # equal code did not become slower
+        if is_new and found.first > ends[found.change > 0]:
+            ends[found.change > 0] = found.first + unanchored.FORWARD
             yield Finding(
                 kind=Kind.SLOWER if found.change > 0 else Kind.FASTER,
-                at=found.first + unanchored.FORWARD - 1,
+                at=found.first + unanchored.FORWARD,
                 first=found.first,
                 last_good=found.first - 1,
                 change=found.change,
@@ -128,10 +131,10 @@ def _is_gone(track: Track, finding: Finding, tracks: Sequence[Track]) -> bool | 
         if _has_code_of(point, level):
             return False if point is newest else None
     later = [point for each in same for point in each.points if _age(point) >= _age(level[0])]
-    sittings = [point for point in later if point.standard_error and _has_code_of(point, (last,))]
+    sittings = [point for point in later if point.standard_error is not None and _has_code_of(point, (last,))]
     if not sittings:
         return None
-    limit = _mean([point for point in level if point.standard_error]) - finding.change / 2
+    limit = _mean([point for point in level if point.standard_error is not None]) - finding.change / 2
     distance = _mean(sittings) - limit
     # without an anchor a run also scatters as runs do, of which the finding's error is that of means of 12 and up to 24
     scatter = 0.0 if track.anchored else 8 * finding.standard_error**2

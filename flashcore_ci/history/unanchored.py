@@ -39,7 +39,7 @@ def changes(values: Sequence[float]) -> tuple[Change, ...]:
         compared = _compare(index, before[::-1], after)
         found.append(compared)
         quiet = 0 if compared.t > LIMIT else quiet + 1
-    peaks = (_peak(found, index) for index in range(BACK[0], len(values) - FORWARD + 1))
+    peaks = (_peak(found, index) for index in range(BACK[0], len(values) - FORWARD))
     return tuple(peak for peak in peaks if peak is not None)
 
 

@@ -123,6 +123,13 @@ def test_without_an_anchor_equal_code_is_no_slowdown(code, kinds):
     assert [each.kind for each in found] == kinds
 
 
+def test_without_an_anchor_one_step_is_one_slowdown():
+    source = random.Random(29)
+    points = [replace(point(place, 0.0), log_ratio=source.gauss(0.0, 0.002) + 0.008 * (place >= 40)) for place in range(90)]
+    tracks = [Track(series=SERIES, epoch=EPOCH, anchored=False, points=tuple(points[:count])) for count in range(41, 91)]
+    assert {each.first for found in tracks for each in alerting.findings(found, 1e-6)} == {38}
+
+
 def test_an_alert_names_what_the_compiler_and_the_tools_changed():
     entry = replace(ENTRY, machine_code="2", registers=168, spill_store_bytes=8, opcodes=(("FFMA", 844), ("HGMMA", 250)))
     lines = list(alerting.code_changes(CODE, replace(CODE, entries=(entry,), binding="c")))

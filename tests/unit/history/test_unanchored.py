@@ -18,6 +18,11 @@ def test_a_step_is_found_where_it_is():
     assert found.t > 7
 
 
+def test_later_values_do_not_move_a_change():
+    values = [value + 0.008 * (place >= 40) for place, value in enumerate(noise(3, 90, level=0.0, scatter=0.002))]
+    assert {found.first for count in range(41, 91) for found in changes(values[:count])} == {40}
+
+
 def test_nothing_is_found_in_noise_or_in_too_few_points():
     assert changes(noise(3, 400)) == ()
     assert changes([1.0] * 11 + [2.0] * 11) == ()
