@@ -32,6 +32,12 @@ def run_keys(connection: Connection) -> list[RunKey]:
     return sorted(rows, key=lambda k: in_order(k.position, k.committed_at, k.collected_at, k.id))
 
 
+def runs_of(connection: Connection, series: Series) -> set[int]:
+    """Return the runs that have a point of this series."""
+    p = t.points.c
+    return set(connection.scalars(select(p.run_id).where(p.series_id == series.id)))
+
+
 def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list[Dot]:
     """Return the points of these runs, in their order. Their ratios are to anchors of the newest chain."""
     anchors = _anchor_codes(connection, series)

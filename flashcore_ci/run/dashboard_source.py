@@ -33,6 +33,9 @@ def read(connection: Any, now: int, alert_files: Sequence[AlertFile] = ()) -> Sn
     lines, versions = [], []
     for series in queries.series(connection):
         group = groups.get((series.suite, series.machine_class), [])
+        if len(group) > NEWEST:  # fewer are all shown, with or without a point
+            present = selection.runs_of(connection, series)
+            group = [run for run in group if run in present]
         chosen = _chosen(group)
         dots = selection.dots(connection, series, chosen)
         found = selection.versions(connection, dots)[-VERSIONS:]

@@ -240,6 +240,14 @@ def test_newer_runs_of_other_suites_hide_no_failure(tmp_path: Path, monkeypatch:
     assert named[red["target"]].why == "memcheck: over-limit"
 
 
+def test_a_workload_that_not_every_run_has_is_counted_by_its_own_points(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard_source, "NEWEST", 3)
+    monkeypatch.setattr(dashboard_source, "SAMPLES", 2)
+    add(url, *(made_run(number, series=4 if number % 2 else 3, version=9) for number in range(8, 20)))
+    lines = [line for line in dashboard.read(url, {}, NO_SUITE).lines if line.series.suite == "made up"]
+    assert [(line.total, line.sampled, len(line.dots)) for line in lines] == [(20, 2, 5)] * 3 + [(6, 2, 5)]
+
+
 def test_ratios_count_only_to_an_anchor_and_old_points_are_samples(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
