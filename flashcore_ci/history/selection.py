@@ -15,6 +15,7 @@ from flashcore_ci.history.packing import DOUBLE, unpack
 from flashcore_ci.history.points import links_of
 from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
 from flashcore_ci.model.history import Series, in_order
+from flashcore_ci.model.identity import digest_of
 
 SUMMARY = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz")
 WORK = ("work/flops", "work/bytes")
@@ -123,11 +124,12 @@ def stages(connection: Connection, run_ids: Collection[int]) -> dict[int, dict[s
     return {row.id: json.loads(row.stages) for row in queries.in_parts(connection, query, r.id, run_ids)}
 
 
-def newest_change(connection: Connection) -> tuple[int, ...]:
-    """Return numbers that differ after any run, verdict, anchor or alert was added."""
-    tables = (t.runs, t.anchors, t.alerts)
-    columns = [*(table.c.id for table in tables), t.runs.c.added_at, t.alerts.c.closed_at]
-    return tuple(connection.scalar(select(func.max(column))) or 0 for column in columns)
+def newest_change(connection: Connection) -> str:
+    """Return a digest that differs after any run, verdict, anchor or alert was added, changed or removed."""
+    r = t.runs.c
+    numbers = [connection.execute(select(func.count(), func.max(r.id), func.max(r.added_at))).one()]
+    rows = (connection.execute(select(table).order_by(table.c.id)).all() for table in (t.anchors, t.alerts))
+    return digest_of(repr((numbers, *rows)))
 
 
 def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float, int]]:

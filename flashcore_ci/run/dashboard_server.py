@@ -18,6 +18,8 @@ from flashcore_ci.run import dashboard_alerts, dashboard_source
 
 LOCAL = "127.0.0.1"
 SECONDS = 10
+AGE = 300
+"""Seconds after which pages are made again, for they say how old things are."""
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -29,20 +31,20 @@ HEADERS = {
 
 
 class Pages:
-    """The files of the site, made again when the history has changed."""
+    """The files of the site, made again when the history or an alert has changed."""
 
     def __init__(self, url: address.Address, suite: Path) -> None:
         self._url, self._suite, self._lock = url, suite, threading.Lock()
-        self._state: tuple[int, ...] | None = None
+        self._state: tuple[object, ...] | None = None
         self._files: Mapping[str, bytes] = {}
 
     def get(self, path: str) -> bytes | None:
         """Return a file, or None if the site has no such path."""
         with self._lock, database.reading(self._url) as connection:
-            state = selection.newest_change(connection)
+            now, alerts = int(clock.wall()), dashboard_alerts.files(self._suite)
+            state = (selection.newest_change(connection), alerts, now // AGE)
             if state != self._state:
-                alerts = dashboard_alerts.files(self._suite)
-                self._files = site.files(dashboard_source.read(connection, int(clock.wall()), alerts))
+                self._files = site.files(dashboard_source.read(connection, now, alerts))
                 self._state = state
             return self._files.get(path)
 

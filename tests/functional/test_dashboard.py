@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,14 +13,16 @@ from typing import NamedTuple
 
 import pytest
 from history_factories import add, made_run, migrated_url_of, new_run
-from sqlalchemy import Connection
 
+from flashcore_ci.adapters import clock
 from flashcore_ci.cli import main
-from flashcore_ci.dashboard import overview, page
-from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.dashboard import page
+from flashcore_ci.history import address, database, writing
+from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState
 from flashcore_ci.model.errors import UsageError
-from flashcore_ci.model.history import Anchor, AnchorLink
-from flashcore_ci.run import dashboard, dashboard_server, dashboard_source
+from flashcore_ci.model.history import Standing
+from flashcore_ci.run import dashboard, dashboard_server
+from flashcore_ci.suite.alerts import write_alert
 
 NO_SUITE = Path("none.toml")
 NONE = "no host at all"
@@ -36,8 +37,8 @@ def url(tmp_path: Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(url: str) -> Iterator[dashboard_server.Server]:
-    with dashboard_server.start(url, {}, NO_SUITE, 0) as found:
+def serving(url: str, suite: Path = NO_SUITE) -> Iterator[dashboard_server.Server]:
+    with dashboard_server.start(url, {}, suite, 0) as found:
         threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
         yield found
         found.shutdown()
@@ -160,6 +161,25 @@ def test_the_server_follows_the_database(url: str, tmp_path: Path) -> None:
         assert (answer.status, answer.body.count(b"\n")) == (503, 1)
 
 
+def test_the_server_follows_decisions_removed_runs_and_the_clock(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (suite := tmp_path / "gates.toml").touch()
+    series = (AlertedSeries(suite="made up", workload="w", machine_class="m", percent=1.0, standard_error=0.1, z=9.0),)
+    facts = {"opened": "2026-11-20", "commit": "a" * 40, "last_good": "", "series": series}
+    alert = AlertFile(id=f"{'a' * 12}-{'0' * 8}", state=AlertState.DETECTED, **facts)
+    with serving(url, suite) as server:
+        for owner in ("", "ann"):
+            write_alert(suite, replace(alert, owner=owner))
+            assert (owner or "nobody yet").encode() in ask(server, "GET", "/").body
+        database.write(address.parse(url, {}), lambda c: writing.retain(c, before=1_750_000_000, standings=list(Standing)))
+        before = ask(server, "GET", "/").body
+        assert b"9 runs" not in before
+        tomorrow = clock.wall() + 90_000
+        monkeypatch.setattr(clock, "wall", lambda: tomorrow)
+        assert ask(server, "GET", "/").body != before
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "MKCOL", "get"])
 def test_no_route_writes(server: dashboard_server.Server, method: str) -> None:
     assert ask(server, method, "/index.html").status == 405
@@ -226,59 +246,3 @@ def test_the_digest_is_markdown(url: str, capsys: pytest.CaptureFixture[str]) ->
     status, text, _ = tool(capsys, "digest", "--db", url)
     assert (status, text.splitlines()[0].startswith("# ")) == (0, True)
     assert json.loads(tool(capsys, "digest", "--db", url, "--json")[1])["markdown"] == text
-
-
-def test_newer_runs_of_other_suites_hide_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard_source, "DETAILED", 1)
-    url = migrated_url_of(tmp_path)
-    run = made_run(8, series=1, version=2)
-    red = {"gate": "memcheck", "target": run.points[0].series["workload"], "outcome": "FAIL", "code": "over-limit"}
-    failed = replace(run, verdicts=({**red, "message": "1 finding", "record": '{"notes":[],"blocks":true}'},))
-    newer = made_run(9, series=1, version=2)
-    add(url, failed, replace(newer, points=tuple(replace(p, series={**p.series, "suite": "other"}) for p in newer.points)))
-    named = {row.line.series.workload: row.change for row in overview.rows_of(dashboard.read(url, {}, NO_SUITE))}
-    assert named[red["target"]].why == "memcheck: over-limit"
-
-
-def test_a_workload_that_not_every_run_has_is_counted_by_its_own_points(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard_source, "NEWEST", 3)
-    monkeypatch.setattr(dashboard_source, "SAMPLES", 2)
-    add(url, *(made_run(number, series=4 if number % 2 else 3, version=9) for number in range(8, 20)))
-    lines = [line for line in dashboard.read(url, {}, NO_SUITE).lines if line.series.suite == "made up"]
-    assert [(line.total, line.sampled, len(line.dots)) for line in lines] == [(20, 2, 5)] * 3 + [(6, 2, 5)]
-
-
-def test_ratios_count_only_to_an_anchor_and_old_points_are_samples(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboard_source, "NEWEST", 3)
-    monkeypatch.setattr(dashboard_source, "SAMPLES", 2)
-    before = dashboard.read(url, {}, NO_SUITE)
-    line = next(line for line in before.lines if line.series.suite == "made up")
-    assert (line.total, line.sampled, len(line.dots), line.is_anchored) == (8, 2, 5, False)
-    assert [before.runs[dot.run].commit.position for dot in line.dots] == [1, 4, 6, 7, 8]
-    assert [version.runs for version in line.versions] == [2, 3]
-    with sqlite3.connect(tmp_path / "history.db") as plain:
-        identity = plain.execute(
-            "SELECT identity FROM codes JOIN points ON base_id = codes.id WHERE series_id = ?", (line.series.id,)
-        ).fetchone()[0]
-    key = {"suite": "made up", "workload": line.series.workload, "question": line.series.question}
-    anchor = Anchor(id=0, code=identity, commit="c" * 40, since=1, reason="first", **key)
-    database.write(address.parse(url, {}), lambda connection: writing.add_anchor(connection, anchor))
-    after = next(each for each in dashboard.read(url, {}, NO_SUITE).lines if each.key == line.key)
-    assert after.is_anchored
-    with database.reading(address.parse(url, {})) as connection:
-        points = {point.run: point for point in queries.points(connection, line.series.id)}
-    for dot in after.dots:
-        ratio = points[dot.run].anchored
-        assert ratio is not None
-        assert (dot.ratio, dot.value, dot.mhz) == (ratio.log_ratio, points[dot.run].megacycles, points[dot.run].mhz)
-    linked = AnchorLink(machine_class=line.series.machine_class, log_ratio=0.5, standard_error=0.001, df=7.0, rounds=8)
-    first = replace(anchor, code="0" * 64, since=0)
-
-    def link(connection: Connection) -> int:
-        return writing.add_anchor(connection, replace(anchor, since=2, previous=writing.add_anchor(connection, first)), [linked])
-
-    database.write(address.parse(url, {}), link)
-    moved = next(each for each in dashboard.read(url, {}, NO_SUITE).lines if each.key == line.key)
-    assert [round(new.ratio - old.ratio, 9) for new, old in zip(moved.dots, after.dots, strict=True)] == [0.5] * 5
