@@ -70,8 +70,8 @@ def entries_of(snapshot: Snapshot) -> dict[str, list[EntryVersion]]:
 
 def _order(snapshot: Snapshot) -> dict[int, int]:
     """Number the runs in the order of their commits: one sitting may have measured many of them."""
-    runs = snapshot.runs.values()
-    ordered = sorted(runs, key=lambda run: in_order(run.commit.position, run.commit.committed_at, run.collected_at, run.id))
+    runs = sorted(snapshot.runs.values(), key=lambda run: run.digest, reverse=True)
+    ordered = sorted(runs, key=lambda run: in_order(run.commit.position, run.commit.committed_at, run.collected_at))
     return {run.id: index for index, run in enumerate(ordered)}
 
 

@@ -28,9 +28,10 @@ def run_keys(connection: Connection) -> list[RunKey]:
         select(r.id, r.collected_at, c.position, c.committed_at, r.standing, r.suite, m.machine_class)
         .join(t.commits, r.commit_id == c.id)
         .join(t.machines, r.machine_id == m.id, isouter=True)
+        .order_by(r.digest.desc())
     )
     rows = [RunKey(*row[:6], row[6] or "") for row in connection.execute(query)]
-    return sorted(rows, key=lambda k: in_order(k.position, k.committed_at, k.collected_at, k.id))
+    return sorted(rows, key=lambda k: in_order(k.position, k.committed_at, k.collected_at))
 
 
 def runs_of(connection: Connection, series: Series) -> set[int]:

@@ -82,9 +82,9 @@ class Commit:
     subject: str = ""
 
 
-def in_order(position: int | None, committed_at: int | None, collected_at: int, run: int) -> tuple[bool, int, int, int]:
-    """Return the key that orders runs by commit: those without a position first, by their time."""
-    return position is not None, position or committed_at or collected_at, collected_at, run
+def in_order(position: int | None, committed_at: int | None, collected_at: int) -> tuple[bool, int, int]:
+    """Return the key that orders runs by commit: those without a position first, by their time. Equal ones come by digest, backwards."""
+    return position is not None, position or committed_at or collected_at, collected_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def read(connection: Any, now: int, alert_files: Sequence[AlertFile] = ()) -> Sn
     named |= {tally.newest for tally in tallies} | {part.first for alert in stored for part in alert.parts}
     runs = {run.id: run for run in queries.runs(connection, ids=named)}
     alerts = dashboard_alerts.join(stored, [dashboard_alerts.of_file(alert, lines, runs) for alert in alert_files])
-    newest = sorted(keys, key=lambda key: (-key.collected_at, -key.id))[:DETAILED]
+    newest = sorted(keys, key=lambda key: key.collected_at)[: -DETAILED - 1 : -1]
     alarmed = [part.first for alert in alerts for part in alert.parts if part.first in runs]
     judged = [line.dots[-1].run for line in lines if line.dots]
     detailed = tuple(dict.fromkeys([*(key.id for key in newest if key.id in runs), *judged, *alarmed]))

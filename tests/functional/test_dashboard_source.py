@@ -38,6 +38,23 @@ def test_newer_runs_of_other_suites_hide_no_failure(tmp_path: Path, monkeypatch:
     assert named[red["target"]].why == "memcheck: over-limit"
 
 
+def test_the_order_in_which_runs_are_added_moves_nothing(tmp_path: Path) -> None:
+    made = (made_run(number, series=1, version=number) for number in range(6))
+    runs = [replace(run, commit={**run.commit, "position": 1}, run={**run.run, "collected_at": 10**9}) for run in made]
+    shown = []
+    for name, ordered in (("a", runs), ("b", runs[::-1])):
+        (tmp_path / name).mkdir()
+        url = migrated_url_of(tmp_path / name)
+        add(url, *ordered)
+        read = dashboard.read(url, {}, NO_SUITE)
+        found = [read.runs[dot.run].digest for dot in read.lines[0].dots]
+        with database.reading(address.parse(url, {})) as connection:
+            points = queries.points(connection, read.lines[0].series.id)
+        shown += [found, [read.runs[point.run].digest for point in points]]
+        shown += [[read.runs[number].digest for number in reversed(read.detailed)]]
+    assert shown == [sorted(shown[0], reverse=True)] * 6
+
+
 def test_a_workload_that_not_every_run_has_is_counted_by_its_own_points(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard_source, "NEWEST", 3)
     monkeypatch.setattr(dashboard_source, "SAMPLES", 2)
