@@ -50,6 +50,7 @@ def add_run(connection: Connection, rows: RunRows) -> Added:
     if present is not None:
         for table in OF_RUN:
             connection.execute(delete(table).where(table.c.run_id == present.id))
+        values["bundle"] = values["bundle"] or present.bundle
         connection.execute(update(t.runs).where(c.id == present.id).values(values))
         run_id = present.id
     else:

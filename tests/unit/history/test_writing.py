@@ -80,6 +80,9 @@ def test_a_run_rises_and_never_falls(url, first):
 def test_a_bundle_that_is_found_later_is_named(url):
     add(url, new_run(), new_run(bundle="b" * 64), new_run(bundle="c" * 64))
     assert read(url, queries.runs)[0].bundle == "b" * 64
+    add(url, lower := replace(new_run(), digest="d" * 64, standing=Standing.OTHER, bundle="b" * 64), replace(lower, bundle=""))
+    add(url, replace(lower, bundle="", standing=Standing.PROTECTED))
+    assert {run.bundle for run in read(url, queries.runs)} == {"b" * 64}
 
 
 def test_only_protected_runs_feed_detection_unless_asked(url):
