@@ -33,6 +33,11 @@ OTHERS = [
     "sqlite:///file:x?mode=memory&uri=true",
     "sqlite+pysqlite:///x",
     "//",
+    "postgresql://me@host:99999/db",
+    "postgresql://me@host/db?port=99999",
+    "postgresql://me@host/db?port=abc",
+    "postgresql://me@host/db?host=a,b&port=1,0",
+    "postgresql://me@host/db?sslmode=bogus",
 ]
 
 
@@ -51,6 +56,10 @@ def test_the_password_comes_from_the_environment_and_is_never_shown():
     assert url.password == SECRET
     assert shown(url) == "postgresql://host/db"
     assert SECRET not in repr(url) + str(url)
+
+
+def test_several_hosts_have_a_port_each():
+    assert parse("postgresql://me@/db?host=a,b&port=5432,5433&sslmode=verify-full", {}).query["port"] == "5432,5433"
 
 
 def test_a_file_is_taken_as_it_is(tmp_path):
