@@ -33,7 +33,7 @@ NAMED = ("sol", "stall", "throughput", "occupancy", "power", "clock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """A finding in its track. ``gone``: the newest level is as fast as before the change again. None: nobody can tell."""
+    """A finding in its track. ``gone``: the newest level is as fast as before the change again. None: undecided."""
 
     track: Track
     finding: Finding
@@ -117,7 +117,7 @@ def _detection(track: Track, finding: Finding, codes: Mapping[int, Code], tracks
 
 
 def _is_gone(track: Track, finding: Finding, tracks: Sequence[Track]) -> bool | None:
-    """Whether the newest code, at 5 %, has less than half of the slowdown, or (False) more. None: nobody can tell.
+    """Whether the newest code, at 5 %, has less than half of the slowdown, or (False) more. None: undecided.
 
     Code of before the change is as fast as it was. Other epochs count too: by their code, and where an anchor gives them this scale.
     """
@@ -132,10 +132,10 @@ def _is_gone(track: Track, finding: Finding, tracks: Sequence[Track]) -> bool | 
             return False if point is newest else None
     later = [point for each in same for point in each.points if _age(point) >= _age(level[0])]
     sittings = [point for point in later if point.standard_error is not None and _has_code_of(point, (last,))]
-    if not sittings:
+    slow = [point for point in level if point.standard_error is not None]
+    if not sittings or not slow:
         return None
-    limit = _mean([point for point in level if point.standard_error is not None]) - finding.change / 2
-    distance = _mean(sittings) - limit
+    distance = _mean(sittings) - _mean(slow) + finding.change / 2
     # without an anchor a run also scatters as runs do, of which the finding's error is that of means of 12 and up to 24
     scatter = 0.0 if track.anchored else 8 * finding.standard_error**2
     squares = sum(max(scatter, (point.standard_error or 0.0) ** 2) for point in sittings)
