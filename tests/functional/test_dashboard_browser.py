@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -163,6 +164,33 @@ def test_hostile_text_runs_nothing(browser: Chromium, pages: Files, address: str
                 assert browser.value(
                     "![...document.body.innerText].some(c => /[\\u0000-\\u0008\\u000e-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069]/.test(c))"
                 )
+    finally:
+        pages.files = clean
+
+
+LABELS = """(() => { const found = [], draw = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+const start = this.textAlign === 'right' ? x - this.measureText(text).width : x;
+if (text.includes(' active')) found.push([start, start + this.measureText(text).width, y]); draw.call(this, text, x, y); };
+document.querySelector('[data-metric=ms]').click();
+return found; })()"""
+"""Where the labels of alerts are: from, to, row."""
+
+
+def test_labels_of_many_alerts_and_long_names_leave_room_for_the_rest(browser: Chromium, pages: Files, address: str) -> None:
+    clean, made = pages.files, snapshot()
+    first, *others = made.lines
+    named = replace(first, series=replace(first.series, workload="prefill-" * 20))
+    alerts = [replace(made.alerts[0], key=f"{number:021}") for number in range(20)]
+    try:
+        pages.files = site.files(replace(made, lines=(named, *others), alerts=tuple(alerts)))
+        browser.look(width=PHONE)
+        ready(browser, address, PATHS[-1])
+        labels = browser.value(LABELS)
+        assert len(labels) > 4
+        assert not [1 for a in labels for b in labels if a is not b and a[2] == b[2] and a[0] < b[1] and b[0] < a[1]]
+        browser.open(f"{address}cost.html")
+        assert browser.value("document.querySelector('.cost tbody th').offsetWidth") < PHONE * 2 / 3
     finally:
         pages.files = clean
 

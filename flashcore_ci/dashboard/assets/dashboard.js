@@ -106,16 +106,20 @@
       for (let index = 1; index < count; index++) {
         if (data.code[index] !== data.code[index - 1] && isInside(at(index))) context.fillRect(at(index) - ratio, box.top + box.height - 4 * ratio, 2 * ratio, 4 * ratio);
       }
-      for (const [row, alert] of data.alerts.entries()) {
+      const rows = [], most = Math.floor(box.height / (28 * ratio)); // rows of labels
+      for (const alert of data.alerts) {
         const x = at(alert.at);
         if (!isInside(x)) continue;
         const style = palette[alert.ratio > 0 ? "bad" : "good"];
         vertical(context, box, x, style, [5 * ratio, 4 * ratio]);
         context.fillStyle = style;
-        const isRight = x > box.left + box.width / 2;
-        context.textAlign = isRight ? "right" : "left";
-        context.fillText(`${alert.key} ${alert.state}`, x + (isRight ? -5 : 5) * ratio, box.top + (12 + 14 * (row % 6)) * ratio);
-        context.textAlign = "left";
+        const text = `${alert.key} ${alert.state}`, { width } = context.measureText(text);
+        const left = x > box.left + box.width / 2 ? x - width - 5 * ratio : x + 5 * ratio;
+        let row = 0;
+        while (rows[row]?.some((other) => Math.abs(other.left + other.width / 2 - left - width / 2) < (other.width + width) / 2)) row++;
+        if (row >= most) continue; // the table names it
+        (rows[row] ??= []).push({ left, width });
+        context.fillText(text, left, box.top + (12 + 14 * row) * ratio);
       }
       for (let index = 0; index < count; index++) {
         const y = level(index), outcome = Number(data.outcome[index]);
