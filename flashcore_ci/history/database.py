@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shlex
+import struct
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -164,6 +166,10 @@ def _errors(url: URL) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise UsageError(f"this database needs {error.name}", fix="pip install 'flashcore-ci[history]'") from None
+    except (struct.error, json.JSONDecodeError) as error:
+        raise CannotCollectError(
+            f"the database {shown(url)} holds a damaged value: {error}", fix="restore a copy of it"
+        ) from None
     except SQLAlchemyError as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         line = visible(" ".join(str(cause).split()))[:MAX_MESSAGE]

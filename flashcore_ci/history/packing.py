@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 
@@ -16,9 +17,15 @@ def pack(values: Mapping[str, float], kind: str) -> bytes:
 
 
 def unpack(names: str, numbers: bytes, kind: str) -> dict[str, float]:
-    """Return the values by name. ``names`` is the text of ``layout``."""
+    """Return the finite values by name. ``names`` is the text of ``layout``."""
     ordered = json.loads(names)
-    return dict(zip(ordered, struct.unpack(f"<{len(ordered)}{kind}", numbers), strict=True))
+    pairs = zip(ordered, struct.unpack(f"<{len(ordered)}{kind}", numbers), strict=True)
+    return {name: value for name, value in pairs if is_finite(value)}
+
+
+def is_finite(value: float | None) -> bool:
+    """Whether pages and detectors can use this value of the database."""
+    return value is not None and math.isfinite(value)
 
 
 def layout(values: Mapping[str, float]) -> str:

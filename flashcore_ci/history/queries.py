@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, Select, and_, func, select
 
 from flashcore_ci.history import tables as t
-from flashcore_ci.history.packing import DOUBLE, SINGLE, unpack
+from flashcore_ci.history.packing import DOUBLE, SINGLE, is_finite, unpack
 from flashcore_ci.model.history import (
     OUTCOMES,
     Alert,
@@ -241,6 +241,6 @@ def _point(row: Row[Any], more: Sequence[Row[Any]], pinned: dict[str, int], shar
         epoch=row.epoch_id,
         standing=Standing(row.standing),
         outcome=OUTCOMES[row.outcome],
-        ratios=tuple(_ratio(each, pinned) for each in (*(() if row.base_id is None else (row,)), *more)),
+        ratios=tuple(_ratio(each, pinned) for each in (row, *more) if each.base_id is not None and is_finite(each.log_ratio)),
         readings={**shared, **own},
     )

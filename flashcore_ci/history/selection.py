@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from flashcore_ci.history import queries
 from flashcore_ci.history import tables as t
-from flashcore_ci.history.packing import DOUBLE, unpack
+from flashcore_ci.history.packing import DOUBLE, is_finite, unpack
 from flashcore_ci.history.points import links_of
 from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
 from flashcore_ci.model.history import Series, in_order
@@ -52,14 +52,16 @@ def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list
     query = select(*columns).where(p.series_id == series.id)
     for row in queries.in_parts(connection, query, p.run_id, run_ids):
         run, code, epoch, outcome, base, ratio, error, layout, numbers = tuple(row)
-        given = [*more.get(run, ()), *([(base, ratio, error)] if base in anchors else [])]
+        ratios = (*more.get(run, ()), (base, ratio, error))
+        given = [each for each in ratios if each[0] in anchors and is_finite(each[1])]
         ratio, error = None, None
         if given:
             base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
             ratio += anchors[base][1]
             chains[run] = anchors[base][2]
         ms, ms_std, cycles, cycles_std, mhz = (
-            None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
+            value if at is not None and is_finite(value := struct.unpack_from("<f", numbers, at)[0]) else None
+            for at in layouts.get(layout, (None,) * 5)
         )
         value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
         found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)

@@ -6,7 +6,7 @@ from alembic.migration import MigrationContext
 from history_factories import add, new_run, url_of
 from sqlalchemy.exc import OperationalError
 
-from flashcore_ci.history import address, database, queries
+from flashcore_ci.history import address, database, points, queries
 from flashcore_ci.history.tables import METADATA
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 
@@ -71,6 +71,16 @@ def test_a_damaged_file_is_one_line(tmp_path, content):
     assert "\n" not in str(caught.value)
     assert caught.value.fix
     assert (tmp_path / "history.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("change", ["points SET numbers = x'00'", "toolsets SET tools = '{'"])
+def test_a_damaged_value_is_one_line(url, tmp_path, change):
+    add(url_of(tmp_path), new_run())
+    with sqlite3.connect(tmp_path / "history.db") as plain:
+        plain.execute(f"UPDATE {change}")
+    with pytest.raises(CannotCollectError, match="holds a damaged value") as caught, database.reading(url) as connection:
+        points.tracks(connection)
+    assert "\n" not in str(caught.value)
 
 
 def test_work_that_another_writer_disturbs_is_done_again(url, monkeypatch):

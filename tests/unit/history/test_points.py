@@ -1,4 +1,7 @@
+import json
 import math
+import sqlite3
+import struct
 from dataclasses import replace
 
 import pytest
@@ -140,6 +143,21 @@ def test_without_an_anchor_the_run_itself_is_the_datum(url):
     assert track.points[0].log_ratio == 0.0
     assert track.points[1].log_ratio == pytest.approx(math.log(2.0))
     assert all(point.standard_error > 0 for point in track.points)
+
+
+def test_values_that_are_not_finite_are_absent(url, tmp_path):
+    add(url, run_of(2, compared()), run_of(3))
+    pin(url, base_of(url))
+    with sqlite3.connect(tmp_path / "history.db") as plain:
+        plain.execute("UPDATE points SET log_ratio = 9e999 WHERE run_id = 1")
+        for number, text in plain.execute("SELECT id, names FROM layouts").fetchall():
+            broken = struct.pack("<f", math.inf) * len(json.loads(text))
+            plain.execute("UPDATE points SET numbers = ? WHERE run_id = 2 AND layout_id = ?", (broken, number))
+    series = next(s for s in read(url, queries.series) if s.workload == "big")
+    first, second = read(url, lambda c: queries.points(c, series.id))
+    assert (first.ratios, second.megacycles, "sol/sm" in second.readings) == ((), None, False)
+    dots = read(url, lambda c: selection.dots(c, series, [1, 2]))
+    assert [(dot.ratio, dot.value is None) for dot in dots] == [(None, False), (None, True)]
 
 
 def test_a_point_names_the_tools_that_changed(url):
