@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import takewhile
 
 from flashcore_ci.history import unanchored
 from flashcore_ci.history.detection import Finding, Kind, rate_of, scan
@@ -67,11 +65,9 @@ def remembered(parts: Iterable[AlertSeries], tracks: Sequence[Track], codes: Map
     for part in parts:
         of_series = [track for track in tracks if track.series.id == part.series]
         for track, first in ((each, place) for each in of_series for place, at in enumerate(each.points) if at.run == part.first):
-            start, later = track.points[first], track.points[first + 1 :]
-            again = takewhile(partial(_has_code_of, others=(start,)), later)
             finding = Finding(
                 kind=Kind.SLOWER,
-                at=first + len(list(again)),
+                at=first,
                 first=first,
                 last_good=max(0, first - 1),
                 change=part.log_ratio,
@@ -130,9 +126,8 @@ def _is_gone(track: Track, finding: Finding, tracks: Sequence[Track]) -> bool | 
             return True
         if _has_code_of(point, level):
             return False if point is newest else None
-    later = [point for each in same for point in each.points if _age(point) >= _age(level[0])]
-    sittings = [point for point in later if point.standard_error is not None and _has_code_of(point, (last,))]
-    slow = [point for point in level if point.standard_error is not None]
+    later = [p for each in same for p in each.points if p.standard_error is not None and _age(p) >= _age(level[0])]
+    sittings, slow = ([point for point in later if _has_code_of(point, code)] for code in ((last,), level))
     if not sittings or not slow:
         return None
     distance = _mean(sittings) - _mean(slow) + finding.change / 2
