@@ -53,9 +53,9 @@ def epochs(connection: Connection) -> dict[int, Epoch]:
 def series(connection: Connection, *, suite: str | None = None) -> tuple[Series, ...]:
     """Return every series by suite, workload and machine class."""
     c = t.series.c
-    query = select(t.series).order_by(c.suite, c.workload, c.machine_class, c.id)
-    rows = connection.execute(query if suite is None else query.where(c.suite == suite))
-    return tuple(_record(Series, row, roof=Roof(row.roof)) for row in rows)
+    rows = connection.execute(select(t.series) if suite is None else select(t.series).where(c.suite == suite))
+    found = (_record(Series, row, roof=Roof(row.roof)) for row in rows)
+    return tuple(sorted(found, key=lambda s: (s.suite, s.workload, s.machine_class, s.id)))  # a database sorts as its locale does
 
 
 def runs(
@@ -119,7 +119,8 @@ def codes(connection: Connection, ids: Ids) -> dict[int, Code]:
     """Return code with the facts about its entry functions, by ``Point.code_id``."""
     joined = select(t.code_entries.c.code_id, t.entries).join(t.entries, t.code_entries.c.entry_id == t.entries.c.id)
     entries: dict[int, list[EntryFacts]] = defaultdict(list)
-    for row in in_parts(connection, joined.order_by(t.entries.c.symbol), t.code_entries.c.code_id, ids):
+    rows = in_parts(connection, joined, t.code_entries.c.code_id, ids)
+    for row in sorted(rows, key=lambda row: row.symbol):
         opcodes = tuple((name, count) for name, count in json.loads(row.opcodes))
         entries[row.code_id].append(_record(EntryFacts, row, opcodes=opcodes))
     rows = in_parts(connection, select(t.codes), t.codes.c.id, ids)
@@ -129,8 +130,7 @@ def codes(connection: Connection, ids: Ids) -> dict[int, Code]:
 def verdicts(connection: Connection, run_ids: Ids) -> tuple[StoredVerdict, ...]:
     """Return every verdict of these runs that is not a PASS."""
     c = t.verdicts.c
-    query = select(t.verdicts).order_by(c.run_id, c.gate, c.target)
-    rows = in_parts(connection, query, c.run_id, run_ids)
+    rows = sorted(in_parts(connection, select(t.verdicts), c.run_id, run_ids), key=lambda v: (v.run_id, v.gate, v.target))
     return tuple(_record(StoredVerdict, row, run=row.run_id, outcome=Outcome(row.outcome)) for row in rows)
 
 
@@ -154,7 +154,7 @@ def alerts(connection: Connection) -> tuple[Alert, ...]:
     for row in connection.execute(select(t.alert_series).order_by(t.alert_series.c.series_id)):
         ids = {"series": row.series_id, "first": row.first_run_id, "last_good": row.last_good_run_id}
         parts[row.alert_id].append(_record(AlertSeries, row, **ids))
-    rows = connection.execute(select(t.alerts).order_by(t.alerts.c.opened_at.desc(), t.alerts.c.key))
+    rows = sorted(connection.execute(select(t.alerts)), key=lambda row: (-row.opened_at, row.key))
     return tuple(_record(Alert, row, series=tuple(parts[row.id])) for row in rows)
 
 

@@ -115,9 +115,8 @@ def tallies(connection: Connection, since: int) -> list[Tally]:
         .join(t.runs, v.run_id == r.id)
         .where(r.collected_at >= since)
         .group_by(v.outcome, v.code, v.gate)
-        .order_by(func.count().desc(), v.code, v.gate)
     )
-    return [Tally(*row) for row in connection.execute(query)]
+    return sorted((Tally(*row) for row in connection.execute(query)), key=lambda each: (-each.verdicts, each.code, each.gate))
 
 
 def stages(connection: Connection, run_ids: Collection[int]) -> dict[int, dict[str, float]]:

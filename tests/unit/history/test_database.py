@@ -1,9 +1,10 @@
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from history_factories import add, new_run, url_of
+from history_factories import add, made_run, new_run, url_of
 from sqlalchemy.exc import OperationalError
 
 from flashcore_ci.history import address, database, points, queries
@@ -81,6 +82,22 @@ def test_a_damaged_value_is_one_line(url, tmp_path, change):
     with pytest.raises(CannotCollectError, match="holds a damaged value") as caught, database.reading(url) as connection:
         points.tracks(connection)
     assert "\n" not in str(caught.value)
+
+
+def test_names_are_in_one_order_whatever_the_locale(url, tmp_path):
+    """A locale sorts without case, as this table does."""
+    run = made_run(0, series=2, version=0)
+    named = [replace(p, series={**p.series, "workload": name}) for p, name in zip(run.points, ("a", "B"), strict=True)]
+    red = {"gate": "g", "outcome": "FAIL", "code": "over-limit", "message": "", "record": "{}"}
+    add(url_of(tmp_path), replace(run, points=tuple(named), verdicts=tuple({**red, "target": name} for name in ("a", "B"))))
+    with sqlite3.connect(tmp_path / "history.db") as plain:
+        plain.execute("PRAGMA writable_schema = ON")
+        for table, name in (("series", "workload"), ("verdicts", "target")):
+            change = f"replace(sql, '{name} TEXT', '{name} TEXT COLLATE NOCASE')"
+            assert plain.execute(f"UPDATE sqlite_schema SET sql = {change} WHERE name = '{table}'").rowcount == 1
+    with database.reading(url) as connection:
+        assert [series.workload for series in queries.series(connection)] == ["B", "a"]
+        assert [verdict.target for verdict in queries.verdicts(connection, [1])] == ["B", "a"]
 
 
 def test_work_that_another_writer_disturbs_is_done_again(url, monkeypatch):
