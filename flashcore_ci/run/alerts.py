@@ -5,23 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci.adapters import clock, git_diff
 from flashcore_ci.history import address, alerting, database, points, queries, writing
 from flashcore_ci.history.alerting import Detection
 from flashcore_ci.history.detection import Kind
 from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState, alert_id
-from flashcore_ci.model.history import Alert, AlertSeries, Code, Point, Standing
+from flashcore_ci.model.history import Alert, AlertSeries, Code, Standing
 from flashcore_ci.model.text import visible
+from flashcore_ci.model.tracks import Track
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.suite.alerts import HASH, read_alerts, write_alert
 
 SHOWN_FILES = 20
-PointOf = Callable[[Detection, int], Point | None]
-"""The point of a series in a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,54 +51,36 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
         groups = _groups(detections, present)
         nameless = [groups.pop(key)[0] for key, group in list(groups.items()) if not _is_commit(group[0].first.commit)]
         stored = {alert.key: alert for alert in queries.alerts(connection)}
-        for key, before in stored.items():
-            if key in present and present[key].is_open:
-                found = {each.track.series.id for each in groups.get(key, ())}
-                missing = [part for part in before.series if part.series not in found]
-                groups[key] = [*groups.get(key, ()), *alerting.remembered(missing, tracks, codes)]
-
-        def point_of(each: Detection, run: int) -> Point | None:
-            found = queries.points(connection, each.track.series.id, standings=queries.ALL, run=run)
-            return next(iter(found), None)
-
-        made: dict[str, tuple[list[Detection], AlertFile]] = {}
-        for key, group in groups.items():
-            if group:
-                changes = present[key].changes if key in present else tuple(_changes(group, codes, point_of))
-                made[key] = group, _make(key, group, today, changes)
-    opened: list[AlertFile] = []
-    closed: list[AlertFile] = []
-    still: list[AlertFile] = []
-    for group, alert in sorted(made.values(), key=lambda each: each[1].id not in present):
-        known, answers = present.get(alert.id), {each.gone for each in group}
-        after = _next(alert, known, today, is_gone=answers == {True}, is_slow=False in answers)
+        for known in present.values():
+            group = groups.get(known.id, [])
+            groups[known.id] = [*group, *_missing(known, group, stored.get(known.id), tracks, codes)]
+        made = {
+            key: _make(key, group, today, present[key].changes if key in present else tuple(_changes(connection, group, codes)))
+            for key, group in groups.items()
+            if group
+        }
+    lost = [each for each in present.values() if each.is_open and each.id not in made and name in {s.suite for s in each.series}]
+    done: dict[str, list[AlertFile]] = {"new": [], "fixed": [], "open": [], "open, and not found in this history": lost}
+    for alert in sorted(made.values(), key=lambda alert: alert.id not in present):
+        before, answers = present.get(alert.id), {each.gone for each in groups[alert.id]}
+        after = _next(alert, before, today, is_gone=answers == {True}, is_slow=False in answers)
         if after is None:
             continue
-        if after != known:
+        if after != before:
             write_alert(suite, after)
-        row = _stored(after, group, stored.get(after.id))
+        row = _stored(after, groups[alert.id], stored.get(alert.id))
         database.write(url, lambda c, row=row: writing.put_alert(c, row))  # type: ignore[misc]
-        (opened if known is None else closed if known.is_open and not after.is_open else still).append(after)
+        what = "new" if before is None else "fixed" if before.is_open and not after.is_open else "open"
+        if after.is_open or what == "fixed":
+            done[what].append(after)
     requests = tuple(_requests(detections))
     lines = (
-        *(f"new: {line_of(alert)}" for alert in opened),
-        *(f"fixed: {line_of(alert)}" for alert in closed),
-        *(f"open: {line_of(alert)}" for alert in still if alert.is_open),
-        *(
-            f"open, but not in this history: {line_of(each)}"
-            for each in present.values()
-            if each.is_open and each.id not in made and name in {part.suite for part in each.series}
-        ),
+        *(f"{what}: {line_of(alert)}" for what, each in done.items() for alert in each),
         *(f"no alert, for its first run names no commit: {visible(each.track.series.workload)}" for each in nameless),
         *(f"measure again: {workload} at {commit[:12]}, {rounds} rounds" for workload, commit, rounds in requests),
     )
-    return Update(
-        opened=tuple(a.id for a in opened),
-        closed=tuple(a.id for a in closed),
-        open=tuple(a.id for a in still if a.is_open),
-        again=requests,
-        lines=lines or ("nothing was found",),
-    )
+    opened, closed, still = (tuple(alert.id for alert in done[what]) for what in ("new", "fixed", "open"))
+    return Update(opened=opened, closed=closed, open=still, again=requests, lines=lines or ("nothing was found",))
 
 
 def line_of(alert: AlertFile) -> str:
@@ -122,6 +104,24 @@ def _next(alert: AlertFile, before: AlertFile | None, today: str, *, is_gone: bo
     if is_slow and not before.is_open:  # it was called fixed, and the newest code is slow
         return replace(merged, state=AlertState.DETECTED, closed="", until="")
     return merged
+
+
+def _missing(
+    alert: AlertFile, found: Sequence[Detection], stored: Alert | None, tracks: Sequence[Track], codes: Mapping[int, Code]
+) -> Iterator[Detection]:
+    """Yield what an open alert says of other series: as stored, or else at the runs of its commit."""
+    if not alert.is_open:
+        return
+    named = {(part.suite, part.workload, part.machine_class): part for part in alert.series if stored is None}
+    parts = list(stored.series) if stored else []
+    for track in tracks:
+        part = named.get((track.series.suite, track.series.workload, track.series.machine_class))
+        runs = (point.run for point in track.points if point.commit == alert.commit)
+        if part is not None and (first := next(runs, None)) is not None:
+            size, error = math.log1p(max(part.percent, -99.0) / 100), part.standard_error / 100
+            parts.append(AlertSeries(series=track.series.id, first=first, last_good=None, log_ratio=size, standard_error=error))
+    known = {each.track.series.id for each in found}
+    yield from alerting.remembered([part for part in parts if part.series not in known], tracks, codes)
 
 
 def _groups(detections: Sequence[Detection], present: Mapping[str, AlertFile]) -> dict[str, list[Detection]]:
@@ -171,7 +171,7 @@ def _series(each: Detection) -> AlertedSeries:
     )
 
 
-def _changes(group: Sequence[Detection], codes: Mapping[int, Code], point_of: PointOf) -> Iterator[str]:
+def _changes(connection: Any, group: Sequence[Detection], codes: Mapping[int, Code]) -> Iterator[str]:
     """Say what else changed: compiler, tools, readings, and files."""
     seen: set[str] = set()
     for each in group:
@@ -181,7 +181,8 @@ def _changes(group: Sequence[Detection], codes: Mapping[int, Code], point_of: Po
             *alerting.code_changes(codes.get(good.code_id or 0), codes.get(bad.code_id or 0)),
             *alerting.tool_changes(each.track.points[place] for place in places),
         ]
-        before, after = (point_of(each, point.run) for point in (good, bad))
+        both = (queries.points(connection, each.track.series.id, standings=queries.ALL, run=point.run) for point in (good, bad))
+        before, after = (next(iter(found), None) for found in both)
         lines += [f"{each.track.series.workload}: {line}" for line in alerting.reading_changes(before, after)]
         yield from (line for line in lines if line not in seen)
         seen.update(lines)

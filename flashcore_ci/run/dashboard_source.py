@@ -18,7 +18,7 @@ NEWEST = 1000
 SAMPLES = 300
 """Older points that are shown."""
 DETAILED = 200
-"""Runs that have a page of their own, besides the newest of each line and those of alerts."""
+"""Runs that have a page of their own, and those of alerts and the newest of each line."""
 VERSIONS = 30
 LATEST = 20
 """Runs that say how much work a call is."""

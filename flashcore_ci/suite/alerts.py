@@ -75,7 +75,7 @@ def read_alerts(suite: Path) -> tuple[AlertFile, ...]:
 
 
 def _too_many(folder: Path, count: int) -> SuiteError:
-    return SuiteError((f"{folder} holds {count} files, and {MAX_FILES} are allowed",), fix="remove old alerts that are fixed")
+    return SuiteError((f"{folder} may hold {MAX_FILES} files, not {count}",), fix="remove old alerts that are fixed")
 
 
 def ends_of(suite: Path, start: str, workload: str | None) -> tuple[str, str, str] | None:
