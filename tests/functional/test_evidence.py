@@ -13,7 +13,7 @@ from replayed import ROOT, environ
 from flashcore_ci.store.run import REPORTS, read_run
 
 MOST_BYTES = 1_700_000
-WITH_MUTANTS = frozenset({"c926e3ae5d96250c2fab6184b1e2f1de1416d64e5ab08e6d7bddc9de05e576ab"})  # nvidia-h200-fp8.tar.xz
+WITH_MUTANTS = frozenset({"12cd0b39660b3a0c3990716fc0dad3970f8d613b8cc117a16554dd0c9d2e82d2"})  # nvidia-h200-fp8.tar.xz
 """SHA-256 of bundles whose checkout had the sources of mutants in ``build/``. gates/evidence/README.md says more."""
 
 

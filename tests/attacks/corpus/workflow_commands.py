@@ -66,7 +66,7 @@ def _outcome(outcome: object) -> Attack:
         before = os.environ.get("GITHUB_OUTPUT")
         os.environ["GITHUB_OUTPUT"] = str(folder / "outputs")
         try:
-            RUN._write_outputs({"out": str(folder / "out")}, Path("tool"), 0)
+            RUN._write_outputs({"out": str(folder / "out")}, Path("tool"), 0, is_new=True)
         finally:
             os.environ.pop("GITHUB_OUTPUT")
             if before is not None:
