@@ -23,7 +23,7 @@ FIRST_HOLD_MS, SPARE_MS, MAX_HOLD_MS = 0.5, 0.3, 50.0
 HOLD_TIMES_HOST = 1.5
 PILE_MS, MAX_PILE = 1.5, 32
 """Launches at once, so that little work on another stream becomes much. The driver queues about 1,000 kernels."""
-WAITING_PILE = 16
+WAITING_MS, MAX_WAITING_PILE = 20.0, 16
 """Launches at once that wait for the device: work that they leave on another stream adds up, unless the host is as slow as it."""
 DELAY_MS = 0.003
 """Honest launches delayed the queue by at most 1.3 µs, eight kernels of 2 µs aside by 4.7 to 9 µs (H200, seven at once)."""
@@ -62,9 +62,10 @@ class Series:
         """Milliseconds until the device was done, more than without a launch."""
         return min(one.rest for one in self.tries) - min(one.rest for one in self.without)
 
-    def is_enough(self) -> bool:
-        """Tell whether the host was ahead often enough, and not interrupted each time."""
-        return sum(one.ahead for one in self.tries) >= AHEAD and any(one.ahead for one in self.without) and self.rest <= REST_MS
+    def is_enough(self, *, waits: bool = False) -> bool:
+        """Tell whether the host was ahead often enough, unless it ``waits``, and not interrupted each time."""
+        ahead = sum(one.ahead or waits for one in self.tries) >= AHEAD
+        return ahead and (waits or any(one.ahead for one in self.without)) and self.rest <= REST_MS
 
 
 def observe(driver: Driver, launch: Callable[[Action], object], again: Action, worst: Worst = list) -> list[Series]:
@@ -75,25 +76,35 @@ def observe(driver: Driver, launch: Callable[[Action], object], again: Action, w
     """
     alone, host = _observe(driver, launch, FIRST_HOLD_MS, worst)
     longest, waits = worst([max(host, *(one.launch for one in alone.tries)), not any(one.ahead for one in alone.tries)])
-    more = (WAITING_PILE if waits else max(1, min(MAX_PILE, int(PILE_MS / longest)))) - 1
+    length, most = (WAITING_MS, MAX_WAITING_PILE) if waits else (PILE_MS, MAX_PILE)
+    more = max(1, min(most, int(length / longest))) - 1
 
     def pile(hold: Action) -> None:
         launch(hold)
         for _ in range(more):
             again()
 
-    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst, alone.without)[0]] if more else [alone]
+    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst, alone.without, waits=bool(waits))[0]] if more else [alone]
 
 
 def _observe(
-    driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst, known: Sequence[Try] = ()
+    driver: Driver,
+    launch: Callable[[Action], object],
+    hold: float,
+    worst: Worst,
+    known: Sequence[Try] = (),
+    *,
+    waits: bool = False,
 ) -> tuple[Series, float]:
-    """Launch until all ranks have seen enough. Return the shortest time of the host, too. ``known``: tries without a launch."""
+    """Launch until all ranks have seen enough. Return the shortest time of the host, too.
+
+    ``known``: tries without a launch. ``waits``: the host is never ahead.
+    """
     tries: list[Try] = []
     without = list(known)
     hosts = []
     seen = Series(tries=tries, without=without)
-    while not tries or (len(tries) < MOST and worst([not seen.is_enough()])[0]):
+    while not tries or (len(tries) < MOST and worst([not seen.is_enough(waits=waits)])[0]):
         if len(without) <= len(tries):
             without.append(_try(driver, lambda begin: begin(), hold)[0])
         done, host = _try(driver, launch, hold)

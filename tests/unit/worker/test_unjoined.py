@@ -171,7 +171,9 @@ def test_ranks_launch_equally_often():
     assert observe(slowest(lambda _: [1.0], 1e3)) == (1, unjoined.MOST)
     assert observe(slowest(same, 1e3)) == (1, unjoined.AHEAD)
     assert observe(slowest(same, unjoined.PILE_MS / 2)) == (2, 3 * unjoined.AHEAD)
-    assert observe(slowest(same, 1e3, waits=True)) == (2, (1 + unjoined.WAITING_PILE) * unjoined.AHEAD)
+    pile = unjoined.MAX_WAITING_PILE
+    assert observe(slowest(same, 1.0, waits=True)) == (2, (1 + pile) * unjoined.AHEAD)
+    assert observe(slowest(same, 1e3, waits=True)) == (1, unjoined.AHEAD)
 
 
 def test_a_launch_that_waits_for_the_device_has_no_queue():
@@ -184,3 +186,18 @@ def test_without_a_calm_queue_the_end_alone_counts():
     assert unjoined.describe([Series(tries=tries(queue=0.06), without=late)], 0.1, 1980.0) == ""
     assert unjoined.describe([Series(tries=tries(queue=0.06, rest=0.2), without=late)], 0.1, 1980.0)
     assert not Series(tries=tries(), without=late).is_enough()
+
+
+@pytest.mark.parametrize(("ms", "launches"), [(0.05, 12 + 3 * 16), (5.0, 12 + 3 * 3), (60.0, 12)])
+def test_a_launch_that_waits_is_repeated_for_a_short_time_only(ms, launches):
+    """A slow launch once took a hundred seconds of a process that has three minutes."""
+    made = []
+
+    def work(gpu):
+        made.append(1)
+        gpu.synchronize()
+        gpu.kernel(ms)
+        gpu.synchronize()
+
+    assert find(work, ms=1e3) == ""
+    assert len(made) <= launches
