@@ -78,9 +78,14 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 def _refuse_unlisted(path: Path) -> None:
     unlisted = [name for name in (ARTIFACTS, LOGS) if (path / name).is_symlink()]
-    with contextlib.suppress(EvidenceError):  # an interrupted run has no manifest
+    listed: set[str] | None = None
+    with contextlib.suppress(EvidenceError):  # an interrupted run has no manifest, or a damaged one
         listed = {member.path for member in decode(Manifest, _read(path, MANIFEST, MAX_RECORD), where=MANIFEST).files}
-        unlisted += sorted(_files(path) - listed - RUN_FILES)
+    if listed is not None and not unlisted:
+        try:
+            unlisted = sorted(_files(path) - listed - RUN_FILES)
+        except EvidenceError as error:  # a link
+            raise UsageError(str(error), fix=FIX) from None
     if unlisted:
         raise UsageError(f"{path} is not a run folder: flashcore-ci did not write {unlisted[0]}", fix=FIX)
 

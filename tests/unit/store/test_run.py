@@ -101,6 +101,13 @@ class TestPrepare:
             prepare_run(run, PLAN)
         assert (run / "evidence.json").exists()
 
+    def test_a_link_among_artifacts_hides_no_foreign_file(self, run, tmp_path):
+        (run / "artifacts/notes.txt").write_text("years")
+        (run / "artifacts/link").symlink_to(tmp_path)
+        with pytest.raises(UsageError, match="link"):
+            prepare_run(run, PLAN)
+        assert (run / "artifacts/notes.txt").exists()
+
     def test_a_file_is_no_folder(self, tmp_path):
         (tmp_path / "x").write_text("")
         with pytest.raises(UsageError):
