@@ -42,9 +42,10 @@ _SEES_LINES = re.compile(
     r"lineno|linetable|lnotab|co_lines|co_positions|getsource|get_source|get_data|get_code|getcomments|_getframe|currentframe"
     r"|__code__|__traceback__|__loader__|f_back|[gc]r_frame|gi_frame|settrace|setprofile"
     r"|\b(?:inspect|linecache|traceback|tokenize|tracemalloc|warnings|logging|monitoring|faulthandler)\b"
-    r"|(?i:(?<![a-z])n?jit(?![a-z])|torchscript)"  # TorchScript takes types from comments
 )
 
+_SCRIPTS = re.compile(r"\b(?:n?jit|torchscript)\b", re.IGNORECASE)
+"""TorchScript takes types from comments. Comments do not count here."""
 _SEES_DOCSTRINGS = re.compile(r"__doc__|getdoc|pydoc|doctest|co_consts")
 
 
@@ -79,7 +80,7 @@ def find_problem(text: str) -> tuple[int, str] | None:
 
 def sees_lines(text: str) -> bool:
     """Tell whether this code may look at line numbers or at source. Then comments count."""
-    return _SEES_LINES.search(text) is not None
+    return _SEES_LINES.search(text) is not None or _SCRIPTS.search(canonical(text)) is not None
 
 
 def sees_docstrings(code: str) -> bool:

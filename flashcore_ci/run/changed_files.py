@@ -23,7 +23,7 @@ PLAIN = "100644"
 DOCUMENTATION = frozenset({".md", ".rst", ".adoc", ".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp"})
 DOCS = "docs"
 """The only folder that may get new folders."""
-LISTS = re.compile(r"\b(?:iterdir|listdir|scandir|r?glob|walk)\b")
+LISTS = re.compile(r"\b(?:iterdir|listdir|scandir|r?glob|f?walk|copytree|iter_modules|dircmp)\b")
 """How Python lists a folder: then a new file is an input, whatever it is."""
 TOOL, WORKFLOWS = "flashcore_ci/", (".github/", ".gitlab-ci", ".buildkite/", ".ci/")
 PROJECT_FILES = ("pyproject.toml", "*.lock", ".github/locks/*", "*/*.lock", *LOCKS)

@@ -103,7 +103,10 @@ def _record(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if not reads or not isinstance(name, str | bytes | os.PathLike):
         return
-    path = Path(os.path.realpath(os.fsdecode(name)))
+    name = os.fsdecode(name)
+    if event == "sqlite3.connect" and name.startswith("file:"):
+        name = name.removeprefix("file:").partition("?")[0]
+    path = Path(os.path.realpath(name))
     if isinstance(mode, str) and not path.exists():  # os.open may name a file in any folder, by the folder's number
         return
     if any(path.is_relative_to(folder) for folder in _watched):

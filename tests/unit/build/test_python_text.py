@@ -91,6 +91,7 @@ def test_ordinary_code_is_not_refused(text):
 def test_code_that_can_see_lines_is_known(text):
     assert python_text.sees_lines(text)
     assert not python_text.sees_lines("def outline(): return frame + jitter")
+    assert not python_text.sees_lines("# no JIT is used here\nx = no_jit")
 
 
 @pytest.mark.parametrize("piece", ['"""', '\\"""', '"\\"', "'", "f'{", "f'{{'", "# coding:", "\\\n", "x=f'{a:{b}}'", "\n "])

@@ -59,6 +59,7 @@ def test_importing_a_declared_file_is_no_finding(root):
         lambda file: os.close(os.open(os.fsencode(file), os.O_RDWR)),
         lambda file: file.open("a+").close(),
         lambda file: sqlite3.connect(file).close(),
+        lambda file: sqlite3.connect(f"file:{file}?mode=ro", uri=True).close(),
         lambda file: open(os.path.relpath(file)).close(),  # noqa: PTH123
     ],
 )
