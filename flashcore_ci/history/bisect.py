@@ -69,17 +69,28 @@ class Found:
     is_real: bool = True
 
 
-def place(good: Sequence[float], middle: Sequence[float], bad: Sequence[float], prior: Prior | None = None) -> Placement | None:
-    """Place a commit by paired rounds. None before the first look. ValueError for values that cannot be measurements."""
+def place(
+    good: Sequence[float],
+    middle: Sequence[float],
+    bad: Sequence[float],
+    prior: Prior | None = None,
+    clocks: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> Placement | None:
+    """Place a commit by paired rounds. None before the first look. ValueError for values that cannot be measurements.
+
+    ``clocks``: logs of the mean clocks, where the values are cycles at a common one by the slope of ``prior``.
+    """
     rounds = len(middle)
     look = max((look for look in LOOKS if look <= rounds), default=0)
     if not look:
         return None
     logs = [tuple(map(math.log, values)) for values in zip(good, middle, bad, strict=True)]
     known = None if prior is None else Prior(variance=CONTRAST * prior.variance, df=prior.df)
-    step = estimate([b - g for g, _, b in logs], prior)
+    slope_error = prior.slope_error if prior is not None else 0.0
+    step = estimate([b - g for g, _, b in logs], prior).widened(slope_error * abs(clocks[2] - clocks[0]))
     sign = 1.0 if step.mean > 0 else -1.0
-    contrast = estimate([sign * (m - (g + b) / 2) for g, m, b in logs], known)
+    between = abs(clocks[1] - (clocks[0] + clocks[2]) / 2)
+    contrast = estimate([sign * (m - (g + b) / 2) for g, m, b in logs], known).widened(slope_error * between)
     alpha = ALPHA * SPENDING[look]
     if contrast.lower_bound(alpha) > 0:
         return Placement(code=Code.SLOWER, middle=contrast, step=step)

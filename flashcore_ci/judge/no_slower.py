@@ -121,7 +121,8 @@ def _evaluate_decision(check: Check, decision: Decision, context: ComparisonCont
 
 def _message(check: Check, decision: Decision, context: ComparisonContext) -> str:
     primary = decision.primary
-    result = f"{_percent_text(primary.mean)} in {context.primary.label} after {primary.rounds} rounds {_bounds_text(primary, decision.budget)}"
+    scale = f"{context.primary.label}{' at a common clock' if decision.slope else ''}"
+    result = f"{_percent_text(primary.mean)} in {scale} after {primary.rounds} rounds {_bounds_text(primary, decision.budget)}"
     margin = f"margin {check.limit.value:g} %"
     if decision.code is Code.BIMODAL:
         return f"the processes have two speeds ({', '.join(decision.modes)}): {result}, {margin}"
@@ -133,7 +134,8 @@ def _message(check: Check, decision: Decision, context: ComparisonContext) -> st
         return f"{time}, margin {percent(TIME_MARGIN):.2g} %, but {result}"
     is_noisier = decision.code is Code.UNDECIDED and primary.scatter_ratio is not None and not primary.moderated
     noisier = f". Today's rounds scatter {primary.scatter_ratio:.2g} times as much as recorded" if is_noisier else ""
-    return f"{result}, {margin}{noisier}"
+    is_far = decision.code is Code.UNDECIDED and 2.0 * primary.clock_error**2 > primary.standard_error**2
+    return f"{result}, {margin}{noisier}{'. The clocks of the sides differ too much for the recorded slope' if is_far else ''}"
 
 
 def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterator[tuple[str, str]]:
@@ -142,7 +144,8 @@ def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterato
     alpha = f"alpha {budget.alpha_null:.2g} at zero and {budget.alpha_margin:.2g} at the margin"
     yield "errors", f"{alpha}, beta {budget.beta:.2g}, rows that share alpha: {context.rows}"
     if decision.slope:
-        yield "clock slope", f"{decision.slope:.2f}: cycles are those at a common clock, by the recorded noise"
+        error = f"its error adds {100.0 * decision.primary.clock_error:.2g} % to the standard error"
+        yield "clock slope", f"{decision.slope:.2f}, recorded, for cycles at a common clock: {error}"
     scales = ((context.primary, decision.primary, budget), (Scale.TIME, decision.time, decision.time_budget))
     for scale, estimate, scale_budget in scales:
         if estimate is not None:
@@ -153,7 +156,7 @@ def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterato
 
 
 def _noise_text(estimate: Estimate) -> str:
-    scatter = f"standard deviation of a round {100.0 * estimate.standard_error * math.sqrt(estimate.rounds):.2g} %"
+    scatter = f"standard deviation of a round {100.0 * estimate.scatter:.2g} %"
     if estimate.scatter_ratio is None:
         return f"{scatter}, no recording on such a machine"
     usage = "moderated by it" if estimate.moderated else "significantly more, so the recording is not used"

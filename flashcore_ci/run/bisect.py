@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 
 from flashcore_ci.adapters import git, nvml
 from flashcore_ci.collect import placing
@@ -220,9 +222,17 @@ def _measurer(
         values = samples[f"{side}/{metric}"].values
         return blend(values, samples[f"{side}/{Scale.TIME.metric}"].values, prior.slope) if prior and prior.slope else values
 
+    def clock_of(samples: Mapping[str, Samples], side: str) -> float:
+        if not prior or not prior.slope:
+            return 0.0
+        pairs = zip(samples[f"{side}/{metric}"].values, samples[f"{side}/{Scale.TIME.metric}"].values, strict=True)
+        return fmean(math.log(cycles / ms) for cycles, ms in pairs)
+
     def placement_of(samples: Mapping[str, Samples]) -> Placement | None:
-        good, middle, bad = (values_of(samples, side) for side in ("base", "head", "anchor"))
-        return place(good, middle, bad, prior)
+        sides = ("base", "head", "anchor")
+        good, middle, bad = (values_of(samples, side) for side in sides)
+        before, here, after = (clock_of(samples, side) for side in sides)
+        return place(good, middle, bad, prior, (before, here, after))
 
     def is_final(samples: Mapping[str, Samples]) -> bool:
         found = placement_of(samples)

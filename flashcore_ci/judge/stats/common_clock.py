@@ -18,7 +18,6 @@ from flashcore_ci.judge.stats.distributions import t_quantile
 
 MIN_DF = 3
 CLEAR = 0.05
-"""The chance that a slope is found where there is none."""
 FARTHEST = 1.0
 """The largest ``leverage``: clocks that differ far more between the groups than within them say too little about the slope."""
 
@@ -36,8 +35,11 @@ class CommonClock:
     leverage: float = 0.0
 
 
-def at_common_clock(*groups: Group) -> CommonClock:
-    """Return the cycles as at the mean clock of all, or as they are if no slope is clear or a value is impossible."""
+def at_common_clock(*groups: Group, chance: float = CLEAR) -> CommonClock:
+    """Return the cycles as at the mean clock of all, or as they are if no slope is clear or a value is impossible.
+
+    ``chance``: that a slope is found where there is none.
+    """
     unchanged = CommonClock(cycles=tuple(tuple(cycles) for cycles, _ in groups))
     df = sum(len(cycles) - 1 for cycles, _ in groups)
     if df < MIN_DF or not all(len(cycles) == len(ms) and all(map(_is_possible, (*cycles, *ms))) for cycles, ms in groups):
@@ -50,7 +52,7 @@ def at_common_clock(*groups: Group) -> CommonClock:
     levels = [[y - slope * (x - centre) for y, x in zip(*pair, strict=True)] for pair in zip(logs, clocks, strict=True)]
     variance = _products(levels, levels) / (df - 1)
     error = math.sqrt(variance / squares if squares > 0.0 else math.inf)
-    if not slope > t_quantile(CLEAR, df - 1) * error:
+    if not slope > t_quantile(chance, df - 1) * error:
         return unchanged
     leverage = (mean(clocks[-1]) - mean(clocks[0])) ** 2 / squares
     if leverage > FARTHEST:

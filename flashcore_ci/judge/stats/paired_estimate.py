@@ -29,6 +29,8 @@ CHUNK_SIZE = 8
 """Processes per chunk. A chunk takes about as long as a comparison, so its scatter is that of one occasion."""
 MAX_PRIOR_DF = 24.0
 """The most that a recording counts for, however constant it looked, because a recording is finite."""
+SURE = 0.001
+"""The chance that a recording gives a slope where there is none. All comparisons use the same one, so its error repeats."""
 
 Variance = tuple[int, float]
 """A sample variance, after its degrees of freedom."""
@@ -46,7 +48,10 @@ class Prior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The mean log ratio. ``scatter_ratio``: today's standard deviation over the recorded one."""
+    """The mean log ratio. ``scatter_ratio``: today's standard deviation over the recorded one.
+
+    ``clock_error``: the part of the standard error that more rounds do not make smaller.
+    """
 
     rounds: int
     mean: float
@@ -54,14 +59,20 @@ class Estimate:
     df: float
     scatter_ratio: float | None = None
     moderated: bool = False
+    clock_error: float = 0.0
 
     def lower_bound(self, alpha: float) -> float:
         """One-sided lower confidence bound of the log ratio."""
         return self.mean - t_quantile(alpha, self.df) * self.standard_error
 
     def widened(self, error: float) -> Estimate:
-        """Return it with one more, independent standard error."""
-        return replace(self, standard_error=math.hypot(self.standard_error, error))
+        """Return it with the standard error of the clock's slope, too."""
+        return replace(self, standard_error=math.hypot(self.standard_error, error), clock_error=error)
+
+    @property
+    def scatter(self) -> float:
+        """The standard deviation of a round."""
+        return math.sqrt(max(0.0, self.standard_error**2 - self.clock_error**2) * self.rounds)
 
     def upper_bound(self, alpha: float) -> float:
         """One-sided upper confidence bound of the log ratio."""
@@ -93,7 +104,7 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
     """Compute every workload's prior. A round has two processes, so twice the variance. Cycles are those at a common clock."""
     groups = {one.workload: (one.same.megacycles, one.same.ms) if scale == Scale.CYCLES else () for one in noise.workloads}
-    clocks = {name: at_common_clock(group) if group else CommonClock(cycles=()) for name, group in groups.items()}
+    clocks = {name: at_common_clock(group, chance=SURE) if group else CommonClock(cycles=()) for name, group in groups.items()}
     values = {one.workload: _values(one.same, scale, clocks[one.workload].slope) for one in noise.workloads}
     variances = {name: chunk_variances(each) for name, each in values.items()}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))

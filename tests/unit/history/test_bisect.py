@@ -53,6 +53,17 @@ def test_recorded_noise_decides_earlier():
     assert quiet.middle.df > place(*sides).middle.df
 
 
+def test_the_error_of_the_slope_counts_where_the_clocks_differ():
+    """More rounds do not make it smaller, so it could name a wrong commit."""
+    sides = [values(name, level, noise=0.001) for name, level in (("g", 1.0), ("m", 1.002), ("b", 1.005))]
+    prior = Prior(variance=2e-6, df=24.0, slope=0.25, slope_error=0.04)
+    near, far = (place(*sides, prior, clocks) for clocks in ((0.0, 0.0, 0.0), (0.0, -0.05, 0.01)))
+    assert (near.middle.clock_error, near.step.clock_error) == (0.0, 0.0)
+    assert far.middle.clock_error == pytest.approx(0.04 * 0.055)
+    assert far.step.clock_error == pytest.approx(0.04 * 0.01)
+    assert far.code is Code.UNDECIDED
+
+
 def history(codes):
     return [State(commit=f"{number:040x}", code=code) for number, code in enumerate(codes)]
 

@@ -209,6 +209,19 @@ class TestCommonClock:
         )
         assert far == pytest.approx(math.hypot(near, 0.02 * 0.05), rel=0.15)
 
+    def test_equal_cycles_are_no_measurements(self):
+        _, time = self.rounds()
+        stuck = Rounds(base=(1000.0,) * 12, head=(1000.0,) * 12)
+        with pytest.raises(ValueError, match="all values are equal"):
+            decide(stuck, time, margin=MARGIN, rows=16, noise=(self.prior(), None))
+
+    def test_the_error_of_the_slope_is_no_scatter(self):
+        near, far = (
+            decide(*self.rounds(gap=gap), margin=MARGIN, rows=16, noise=(self.prior(), None)).primary for gap in (0.0, 0.05)
+        )
+        assert far.scatter == pytest.approx(near.scatter, rel=0.2)
+        assert far.clock_error == pytest.approx(0.02 * 0.05, rel=0.15)
+
     def test_time_that_is_the_primary_scale_has_no_slope(self):
         _, time = self.rounds()
         assert decide(time, None, margin=MARGIN, rows=16, noise=(self.prior(), None)).slope == 0.0
