@@ -17,9 +17,9 @@ from flashcore_ci.model.errors import MEANING
 ROOT = Path(__file__).parents[2]
 MAX_SEMICOLONS, MAX_MEDIAN, MAX_P90 = 2.0, 14, 26
 # The four budgets below grew with the issues "Any kernel", "History", "From one GPU to a fleet", "One import away" (with windows and doors) and "FP8".
-MAX_DOCSTRING_WORDS = 59_200
+MAX_DOCSTRING_WORDS = 59_300
 MAX_MARKDOWN_WORDS = 68_000
-MAX_LINES = {"flashcore_ci": 43_000, "tools": 9_000}
+MAX_LINES = {"flashcore_ci": 43_100, "tools": 9_000}
 
 ALLOWED: frozenset[str] = frozenset({"kernel/flashcore/_kvcache.py:is none"})
 """Dialect words that are right where they are, as ``file:word``."""

@@ -117,7 +117,7 @@ def decide(
     """
     slope, error = 0.0, 0.0
     if time is not None and noise[0] is not None and noise[0].slope:
-        estimate(primary.ratios, None)  # equal cycles are no measurements, whatever the time is
+        estimate(primary.ratios, None)  # equal cycles are not measured ones, whatever the time is
         slope, error = noise[0].slope, noise[0].slope_error * abs(mean(primary.ratios) - mean(time.ratios))
         primary = primary.at_common_clock(time, slope)
     share = primary_share(with_time=time is not None)
