@@ -15,6 +15,7 @@ from flashcore_ci.scaffold.foreign import ForeignError, Problem
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 PARAMETER = re.compile(r"(?P<type>[\w\s:]+?)(?P<pointer>\s*\*\s*(?:__restrict__\s*)?|\s+)(?P<name>[A-Za-z_]\w*)")
+LITERAL = re.compile(r"""\"(?:\\.|[^"\\\n])*\"|'(?:\\.|[^'\\\n])+'""")
 C_BLOCK = re.compile(r'extern\s*"C"\s*\{')
 BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
 ENTRY = re.compile(rf'(extern\s*"C"\s*)?__global__\s+{BOUNDS}void\s+{BOUNDS}(\w+)\s*\(([^)]*)\)')
@@ -69,8 +70,12 @@ def mangled(root: Path, file: str) -> str:
 
 
 def _entries(text: str) -> dict[str, tuple[bool, str]]:
-    plain = COMMENT.sub(" ", text)
-    return {found[2]: (not (found[1] or _is_in_c(plain[: found.start()])), found[3]) for found in ENTRY.finditer(plain)}
+    plain = LITERAL.sub(lambda found: found[0] if found[0] == '"C"' else '""', COMMENT.sub(" ", text))
+    found: dict[str, tuple[bool, str]] = {}
+    for each in ENTRY.finditer(plain):  # a definition has the linkage of its declaration
+        is_mangled = not (each[1] or _is_in_c(plain[: each.start()])) and found.get(each[2], (True, ""))[0]
+        found[each[2]] = (is_mangled, each[3])
+    return found
 
 
 def _is_in_c(before: str) -> bool:
