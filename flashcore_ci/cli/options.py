@@ -65,7 +65,18 @@ class UserPath(click.Path):
         return super().convert(place.at_start(value) if isinstance(value, str) else value, param, ctx)
 
 
-FILE = UserPath()
+class UserFolder(UserPath):
+    """A folder that must exist, if the user names it. The default need not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert what the user typed. UsageError if it is not a folder."""
+        folder = super().convert(value, param, ctx)
+        if isinstance(value, str) and not (folder.is_dir() or (ctx is not None and ctx.resilient_parsing)):
+            raise UsageError(f"{place.seen_from_start(folder)} is not a folder", fix="name a folder that exists")
+        return folder
+
+
+FILE, FOLDER = UserPath(), UserFolder()
 
 
 def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
@@ -75,8 +86,6 @@ def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
 
 def of_project(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Take the default from pyproject.toml."""
-    if value is not None and param.name == "evidence" and not (ctx.resilient_parsing or value.is_dir()):
-        raise UsageError(f"{place.seen_from_start(value)} is not a folder", fix="give --evidence the folder of recorded runs")
     if value is not None or ctx.resilient_parsing or param.name is None:
         return value
     from flashcore_ci.run.project import default_path  # noqa: PLC0415 - `--help` does not need it
@@ -84,10 +93,10 @@ def of_project(ctx: click.Context, param: click.Parameter, value: Path | None) -
     return default_path(param.name)
 
 
-def project_path(*names: str, text: str) -> Callable[[F], F]:
+def project_path(*names: str, text: str, kind: UserPath = FILE) -> Callable[[F], F]:
     """Make an option for a file or folder whose default is in pyproject.toml."""
     more = "  [default: pyproject.toml]"
-    return click.option(*names, type=FILE, callback=of_project, shell_complete=completion.paths, help=text + more)
+    return click.option(*names, type=kind, callback=of_project, shell_complete=completion.paths, help=text + more)
 
 
 def suite_is_default() -> bool:
@@ -98,7 +107,7 @@ def suite_is_default() -> bool:
 
 suite = project_path("--suite", text="The suite: workloads, gates, limits.")
 out = path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
-evidence = project_path("--evidence", text="Folder of recorded runs, used where there is no GPU.")
+evidence = project_path("--evidence", text="Folder of recorded runs, used where there is no GPU.", kind=FOLDER)
 build = path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
 stale = click.option(
     "--stale",
