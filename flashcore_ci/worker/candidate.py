@@ -180,7 +180,10 @@ class _Process:
             self._driver = Driver()
         with torch.cuda.stream(self._own_stream()):
             observed = unjoined.observe(self._driver, launch, lambda: self._submit(question))
-        return {"ms": 1.0, "found": unjoined.describe(observed)}
+        try:
+            return {"ms": 1.0, "found": unjoined.describe(observed)}
+        except unjoined.NotSeenError as error:
+            return {"ms": 1.0, "unseen": str(error)}
 
     def _own_stream(self) -> Any:
         import torch

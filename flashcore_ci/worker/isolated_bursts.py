@@ -19,6 +19,7 @@ from flashcore_ci.worker.layout import Layout
 from flashcore_ci.worker.redzones import CANARY
 from flashcore_ci.worker.shared_memory import SharedMemory
 from flashcore_ci.worker.supervisor import Candidate
+from flashcore_ci.worker.unjoined import NotSeenError
 
 SETS = (4, 8, 12, 16, 24, 32, 64)
 MEMORY_SHARE, MAX_BYTES = 0.4, 27 << 30
@@ -141,9 +142,14 @@ class Bursts:
         self._compare(expected)
 
     def watch(self, candidate: Candidate, sets: int, launches: int, *, graph: bool) -> None:
-        """Let the process look for its work on other streams, in launches that have an audit. OutputChangedError if it finds some."""
+        """Let the process look for its work on other streams, in launches that have an audit.
+
+        OutputChangedError if it finds some, NotSeenError if it could not look.
+        """
         self.run(candidate, sets, launches, graph=graph, do="watch")
         self.audit()
+        if "unseen" in self._answer:
+            raise NotSeenError(f"in its own process, {str(self._answer['unseen'])[:200]}")
         if self._answer.get("found") != "":
             raise OutputChangedError(f"in its own process, {str(self._answer.get('found'))[:200]}")
 

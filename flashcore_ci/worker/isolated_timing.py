@@ -35,6 +35,7 @@ from flashcore_ci.worker.launchers import TimingContext
 from flashcore_ci.worker.sensors import SensorReading, summarize
 from flashcore_ci.worker.steady_state import Block
 from flashcore_ci.worker.supervisor import Candidate
+from flashcore_ci.worker.unjoined import NotSeenError
 
 BURST_MS = 5.0
 WINDOW_PAIRS = 5
@@ -80,6 +81,8 @@ def measure(
         return record | {"stages": {name: round(end - begin, 3) for name, (begin, end) in stages}}
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
+    except NotSeenError as error:
+        return missing(Code.UNSETTLED, str(error))
     except InputsAlikeError as error:
         return missing(Code.INPUTS_ALIKE, str(error))
     finally:

@@ -34,6 +34,7 @@ from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, Mar
 from flashcore_ci.worker.sensors import SensorReading, Sensors, summarize
 from flashcore_ci.worker.steady_state import Block, SteadyState
 from flashcore_ci.worker.subject_file import Subjects
+from flashcore_ci.worker.unjoined import NotSeenError
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
@@ -136,7 +137,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
         audit(pool, launcher, record["ms"], record["mhz"], measurement.audited, by_reference=by_reference)
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
-    except UnlikeGraphsError as error:
+    except (UnlikeGraphsError, NotSeenError) as error:
         return missing(Code.UNSETTLED, str(error))
     return record | _why_unsettled(measurement, record["dropped"], context.rule)
 

@@ -31,6 +31,11 @@ LONGER, LONGER_MS = 1.15, 0.01
 REST_MS, HOST_MS = 0.1, 0.2
 """What the host may add to the end, and to a launch that waits for the device. The shortest try counts: not all are interrupted."""
 
+
+class NotSeenError(Exception):
+    """The host was too slow to look for work on other streams."""
+
+
 Action = Callable[[], object]
 Worst = Callable[[list[float]], list[float]]
 
@@ -143,11 +148,16 @@ def _try(driver: Driver, launch: Callable[[Action], object], hold: float) -> tup
 
 
 def describe(observed: Sequence[Series], timed: float = math.inf, mhz: float = math.nan) -> str:
-    """Return what was found, or "". ``timed`` is the launch in ms as it was measured, at the SM clock ``mhz``."""
+    """Return what was found, or "". ``timed`` is the launch in ms as it was measured, at the SM clock ``mhz``.
+
+    NotSeenError if there is nothing to compare the queue with.
+    """
     for series in observed:
         ahead = [one for one in series.tries if one.ahead]
         calm = [one for one in series.without if one.ahead]
         delays = [series.rest]
+        if ahead and not calm and delays[0] <= REST_MS:
+            raise NotSeenError(f"the host was never ahead of an empty queue, in {len(series.without)} tries: is it busy?")
         if ahead and calm:
             delays.append(statistics.median(one.queue for one in ahead) - statistics.median(one.queue for one in calm))
         for delay, most in zip(delays, (REST_MS, DELAY_MS), strict=False):

@@ -8,6 +8,7 @@ from flashcore_ci.worker.clocks import Burst
 from flashcore_ci.worker.isolated_bursts import Bursts as RealBursts
 from flashcore_ci.worker.isolated_timing import WINDOW_PAIRS, _is_settled
 from flashcore_ci.worker.steady_state import Block
+from flashcore_ci.worker.unjoined import NotSeenError
 
 
 def blocks(cycles, *, at=1.0, throttled=()):
@@ -119,6 +120,14 @@ def test_work_on_another_stream_is_no_time(monkeypatch, found, is_red):
     else:
         bursts.watch(None, 16, 1, graph=False)
     assert audited == ["watch"]
+
+
+def test_a_host_that_could_not_look_is_no_pass(monkeypatch):
+    bursts = object.__new__(RealBursts)
+    monkeypatch.setattr(bursts, "run", lambda *_, **__: setattr(bursts, "_answer", {"ms": 1.0, "unseen": "the host is busy"}))
+    monkeypatch.setattr(bursts, "audit", lambda: None)
+    with pytest.raises(NotSeenError, match="in its own process, the host is busy"):
+        bursts.watch(None, 16, 1, graph=False)
 
 
 def test_a_trial_has_an_audit():

@@ -181,9 +181,10 @@ def test_a_launch_that_waits_for_the_device_has_no_queue():
     assert find(waits_for_the_device, interrupt=lambda: 0.02) == ""
 
 
-def test_without_a_calm_queue_the_end_alone_counts():
+def test_a_queue_that_nothing_is_compared_with_is_no_pass():
     late = tries(queue=float("nan"), ahead=False)
-    assert unjoined.describe([Series(tries=tries(queue=0.06), without=late)], 0.1, 1980.0) == ""
+    with pytest.raises(unjoined.NotSeenError, match="never ahead of an empty queue, in 5 tries"):
+        unjoined.describe([Series(tries=tries(queue=0.06), without=late)], 0.1, 1980.0)
     assert unjoined.describe([Series(tries=tries(queue=0.06, rest=0.2), without=late)], 0.1, 1980.0)
     assert not Series(tries=tries(), without=late).is_enough()
 
