@@ -135,7 +135,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
 
 def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
     """Tell the collector about run and machine."""
-    settings, state = request.settings, nvml.read(request.gpu)
+    settings, state = request.settings, require_gpu(request.gpu)
     require_architecture(plan, state)
     checkout, began = meanwhile(_checkout, request, scratch), clock.now()
     sanitizer, nvdisasm = _checkers(request, disassembles=bool(plan.workloads_for(Kind.MACHINE_CODE)))

@@ -76,7 +76,6 @@ def measure_here(
     part: Part | None = None,
 ) -> Source:
     """Measure here, all or the ``part`` of a shard, and write the run folder."""
-    host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
